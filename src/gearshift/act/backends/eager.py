@@ -1,0 +1,53 @@
+"""The region as PyTorch itself runs it, op by op.
+
+Must not know other backends.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gearshift.act.backends.protocol import Executable, Order
+from gearshift.capture.program import Fragment
+from gearshift.plan.rewrite import Rewrite
+
+
+class EagerBackend:
+    name = "eager"
+    settings: frozenset[str] = frozenset()
+    any_shape = True
+
+    def runnable(self, fragment: Fragment) -> frozenset[str]:
+        return frozenset(op.name for op in fragment.graph.ops) if fragment.fx else frozenset()
+
+    def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
+        return (Rewrite(backend=self.name),)
+
+    def held_bytes(self, order: Order) -> int:
+        return 0 if order.device.type == "cpu" else order.weight_bytes
+
+    def build(self, order: Order) -> Executable:
+        assert order.fragment.fx is not None
+        cut = order.fragment.fx.cut(order.ops, order.sizes)
+        weights = tuple(order.fragment.weights[name].to(order.device) for name in cut.weights)
+        forward = cut.body.forward
+
+        def run(*inputs: Tensor) -> Sequence[Tensor]:
+            return forward(*inputs, *weights)  # type: ignore[no-any-return]
+
+        return Executable(
+            run=run if order.device.type == "cpu" else _there_and_back(run, order.device),
+            inputs=cut.inputs,
+            sizes=cut.sizes,
+            outputs=cut.outputs,
+            held_bytes=self.held_bytes(order),
+        )
+
+
+def _there_and_back(run, device: torch.device):  # type: ignore[no-untyped-def]
+    def moved(*inputs: Tensor | int) -> Sequence[Tensor]:
+        there = [i.to(device) if isinstance(i, Tensor) else i for i in inputs]
+        return [output.cpu() for output in run(*there)]
+
+    return moved

@@ -1,0 +1,92 @@
+"""ONNX Runtime: releases the GIL for the whole run; its idle threads must be told to stop spinning.
+
+Must not know how the ONNX came about.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gearshift.act.backends.protocol import Executable, Order
+from gearshift.capture.program import Fragment
+from gearshift.errors import MissingExtraError
+from gearshift.plan.rewrite import Rewrite
+
+
+class OnnxRuntimeBackend:
+    name = "onnxruntime"
+    settings = frozenset({"threads", "spin"})
+    any_shape = True
+
+    def runnable(self, fragment: Fragment) -> frozenset[str]:
+        if fragment.onnx is None or find_spec("onnxruntime") is None:
+            return frozenset()
+        return fragment.onnx.runnable
+
+    def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
+        counts = sorted({num_cores, 1}, reverse=True)
+        quiet = [Rewrite(backend=self.name, threads=count) for count in counts]
+        spinning = [Rewrite(backend=self.name, threads=num_cores, spin=True)] if num_cores > 1 else []
+        return (*quiet, *spinning)
+
+    def held_bytes(self, order: Order) -> int:
+        return order.weight_bytes  # prepacked for its kernels: a second copy
+
+    def build(self, order: Order) -> Executable:
+        assert order.fragment.onnx is not None
+        cut = order.fragment.onnx.cut(order.ops, order.shapes, order.sizes)
+        session = _session(order, cut.body)
+        names = [value.name for value in session.get_inputs()]
+        outputs = [value.name for value in session.get_outputs()]
+        run_session = session.run
+
+        def run(*inputs: Any) -> Sequence[Tensor]:
+            feeds = {name: to_numpy(value) for name, value in zip(names, inputs, strict=True)}
+            return [to_torch(array) for array in run_session(outputs, feeds)]
+
+        return Executable(
+            run=run,
+            inputs=cut.inputs,
+            sizes=cut.sizes,
+            outputs=cut.outputs,
+            held_bytes=self.held_bytes(order),
+        )
+
+
+def to_numpy(value: Any) -> np.ndarray:
+    if type(value) is int:
+        return np.array(value, dtype=np.int64)
+    if value.requires_grad:
+        value = value.detach()
+    array: np.ndarray = value.contiguous().numpy()
+    return array
+
+
+def to_torch(array: Any) -> Tensor:
+    return torch.from_numpy(np.asarray(array))
+
+
+def _session(order: Order, body: Any) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtraError("onnx", "the onnxruntime backend") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = order.threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(order.rewrite.spin)))
+    # Without this a session's threads spin on after its run and starve the next region's.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    arrays = dict(body.arrays)
+    arrays |= {name: order.fragment.weights[w].numpy() for name, w in body.weights.items()}
+    if arrays:
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()]
+        options.add_external_initializers(list(arrays), values)
+    return onnxruntime.InferenceSession(
+        body.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )

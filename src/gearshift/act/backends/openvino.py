@@ -1,0 +1,94 @@
+"""OpenVINO: releases the GIL for the whole run; a request serves one call at a time, so they are pooled.
+
+Must not know how the ONNX came about.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from gearshift.act.backends.onnxruntime import to_numpy, to_torch
+from gearshift.act.backends.protocol import Executable, Order
+from gearshift.capture.program import Fragment
+from gearshift.errors import MissingExtraError
+from gearshift.plan.rewrite import Rewrite
+
+if TYPE_CHECKING:
+    import onnx
+
+# OpenVINO's reader takes this location for an address in this process.
+IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
+
+
+class OpenVinoBackend:
+    name = "openvino"
+    settings = frozenset({"threads"})
+    any_shape = True
+
+    def runnable(self, fragment: Fragment) -> frozenset[str]:
+        if fragment.onnx is None or find_spec("openvino") is None:
+            return frozenset()
+        return fragment.onnx.runnable
+
+    def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
+        counts = sorted({num_cores, 1}, reverse=True)
+        return tuple(Rewrite(backend=self.name, threads=count) for count in counts)
+
+    def held_bytes(self, order: Order) -> int:
+        return order.weight_bytes  # reordered for its kernels: a second copy
+
+    def build(self, order: Order) -> Executable:
+        assert order.fragment.onnx is not None
+        cut = order.fragment.onnx.cut(order.ops, order.shapes, order.sizes)
+        arrays = dict(cut.body.arrays)
+        arrays |= {name: order.fragment.weights[w].numpy() for name, w in cut.body.weights.items()}
+        compiled = _compile(order, cut.body.model, arrays)
+        idle = [compiled.create_infer_request()]
+
+        def run(*inputs: Any) -> Sequence[Tensor]:
+            try:
+                request = idle.pop()
+            except IndexError:
+                request = compiled.create_infer_request()
+            arrays = [to_numpy(value) for value in inputs]
+            request.infer(dict(enumerate(arrays)), share_inputs=True, share_outputs=True)
+            results = [to_torch(tensor.data.copy()) for tensor in request.output_tensors]
+            idle.append(request)
+            return results
+
+        return Executable(
+            run=run,
+            inputs=cut.inputs,
+            sizes=cut.sizes,
+            outputs=cut.outputs,
+            held_bytes=self.held_bytes(order),
+        )
+
+
+@cache
+def _core() -> Any:
+    try:
+        import openvino
+    except ImportError:
+        raise MissingExtraError("openvino", "the openvino backend") from None
+    return openvino.Core()
+
+
+def _compile(order: Order, model: "onnx.ModelProto", arrays: dict[str, np.ndarray]) -> Any:
+    for tensor in model.graph.initializer:
+        if tensor.name in arrays:
+            address = arrays[tensor.name].__array_interface__["data"][0]
+            facts = {"location": IN_MEMORY, "offset": str(address)}
+            for entry in tensor.external_data:
+                entry.value = facts.get(entry.key, entry.value)
+    settings = {
+        "INFERENCE_NUM_THREADS": order.threads,
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    return _core().compile_model(_core().read_model(model.SerializeToString()), "CPU", settings)

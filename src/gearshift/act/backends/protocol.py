@@ -1,0 +1,71 @@
+"""What every backend offers: which ops it runs, which settings it has, and to build a region.
+
+Must not know engines' insides or plans.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gearshift.capture.program import Fragment, Shapes, SizeValues, weight_bytes
+from gearshift.ir.region import boundary
+from gearshift.ir.topology import EngineSpec
+from gearshift.plan.rewrite import Rewrite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One region to be built."""
+
+    fragment: Fragment
+    ops: tuple[str, ...]
+    rewrite: Rewrite
+    engine: EngineSpec
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    shapes: Shapes | None = None
+    """The shape of every input and output; None if it must run at any."""
+    sizes: SizeValues | None = None
+    """The sizes its ops read, likewise."""
+
+    @property
+    def threads(self) -> int:
+        return self.rewrite.threads or max(1, len(self.engine.cores))
+
+    @property
+    def weight_bytes(self) -> int:
+        names = boundary(self.fragment.graph, self.ops).weights
+        return weight_bytes([self.fragment.weights[name] for name in names])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executable:
+    """A built region: feed it the inputs and sizes in this order, get the outputs in this order."""
+
+    run: Callable[..., Sequence[Tensor]]
+    inputs: tuple[str, ...]
+    sizes: tuple[str, ...]
+    outputs: tuple[str, ...]
+    held_bytes: int
+    """What it holds beyond the model's own weights."""
+
+
+class Backend(Protocol):
+    name: str
+    settings: frozenset[str]
+    """Which fields of a Rewrite it heeds; a plan that sets others is refused."""
+    any_shape: bool
+    """Whether it can build a region without knowing the shapes."""
+
+    def runnable(self, fragment: Fragment) -> frozenset[str]:
+        """The ops of this fragment it can run; none if its library is not installed."""
+
+    def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
+        """The settings worth trying on a machine with so many cores."""
+
+    def held_bytes(self, order: Order) -> int:
+        """What the built region will hold beyond the model's own weights, told before building."""
+
+    def build(self, order: Order) -> Executable: ...

@@ -1,0 +1,188 @@
+"""A plan's regions built for one signature, or for any: executables, and the steps that join them.
+
+Must not know when or why something is built.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gearshift.act.backends import BACKENDS, Executable, Order
+from gearshift.act.engines import Engine
+from gearshift.act.steps import Steps, bind
+from gearshift.capture.program import Expression, Fragment, Ref, Shapes, SizeValues, size_number
+from gearshift.errors import CompileError, GearshiftError
+from gearshift.ir.region import boundary, run_order
+from gearshift.plan.plan import Plan, Region
+from gearshift.plan.rewrite import EAGER
+
+OpenEngine = Callable[[str], Engine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A fragment's part of a plan, built. `signature` is None if it runs at any shape."""
+
+    fragment: Fragment
+    regions: tuple[Region, ...]
+    """In run order."""
+    executables: tuple[Executable, ...]
+    engines: tuple[Engine, ...]
+    signature: tuple[tuple[int, ...], ...] | None
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(built.held_bytes for built in self.executables)
+
+    def steps(self, leaves: Sequence[Any]) -> Steps:
+        """The flat form, with the sizes of this call filled in."""
+        layout = _Layout(self.fragment, leaves)
+        last_read: dict[str, int] = {}
+        for index, built in enumerate(self.executables):
+            last_read.update(dict.fromkeys(built.inputs, index))
+        kept = {*(o.name for o in self.fragment.outputs if isinstance(o, Ref))}
+        kept |= {value.name for value in self.fragment.graph.inputs}
+        last_read = {name: index for name, index in last_read.items() if name not in kept}
+        pairs = list(zip(self.executables, self.engines, strict=True))
+        run, regions = bind(pairs, layout.home, last_read)
+        return Steps(run=run, regions=regions, rest=tuple(layout.rest), outputs=layout.outputs)
+
+
+class _Layout:
+    """Where each value lives in a call's list: leaves, then sizes, values, and constant outputs."""
+
+    def __init__(self, fragment: Fragment, leaves: Sequence[Any]) -> None:
+        graph, num_leaves = fragment.graph, len(leaves)
+        bound = fragment.sizes.bind(leaves)
+        sizes = fragment.size_numbers(bound)
+        pairs = zip(graph.inputs, fragment.inputs, strict=True)
+        self.home = {value.name: leaf for value, leaf in pairs}
+        self.rest: list[Any] = []
+        for name in (*sizes, *(value.name for value in graph.results)):
+            self.home[name] = num_leaves + len(self.rest)
+            self.rest.append(sizes.get(name))
+        outputs = []
+        for output in fragment.outputs:
+            if isinstance(output, Ref) and output.name in self.home:
+                outputs.append(self.home[output.name])
+                continue
+            outputs.append(num_leaves + len(self.rest))
+            self.rest.append(_constant_output(fragment, output, bound))
+        self.outputs = tuple(outputs)
+
+
+def _constant_output(fragment: Fragment, output: Any, bound: Mapping[str, int]) -> Any:
+    if isinstance(output, Ref):
+        if output.name in fragment.slots:
+            holder, key = fragment.slots[output.name]
+            return holder[key]
+        return fragment.constants[output.name]
+    if isinstance(output, Expression):
+        return size_number(output.text, bound)
+    return output
+
+
+def fragment_regions(plan: Plan, fragment: Fragment) -> tuple[Region, ...]:
+    """The plan's regions of this fragment, in an order in which they can run."""
+    ops = fragment.graph.position
+    mine = [region for region in plan.regions if region.name in ops]
+    order = run_order(fragment.graph, [region.ops for region in mine])
+    assert order is not None, "a legal plan has an order"
+    return tuple(mine[index] for index in order)
+
+
+def build_variant(
+    fragment: Fragment,
+    regions: tuple[Region, ...],
+    leaves: Sequence[Any] | None,
+    open_engine: OpenEngine,
+    reuse: Sequence[Variant] = (),
+) -> Variant:
+    """Built for the shapes of these leaves, or for any shape if there are none."""
+    shapes, sizes = (None, None) if leaves is None else concrete(fragment, regions, leaves)
+    signature = None if leaves is None else tuple(tuple(leaves[i].shape) for i in fragment.inputs)
+    ready = _ready(fragment, signature, reuse)
+    executables, engines = [], []
+    for region in regions:
+        engine = open_engine(region.engine)
+        built = ready.get(region)
+        if built is None:
+            built = _build(fragment, region, engine, shapes, sizes)
+        executables.append(built)
+        engines.append(engine)
+    return Variant(
+        fragment=fragment,
+        regions=regions,
+        executables=tuple(executables),
+        engines=tuple(engines),
+        signature=signature,
+    )
+
+
+def concrete(
+    fragment: Fragment, regions: Sequence[Region], leaves: Sequence[Any]
+) -> tuple[Shapes, SizeValues]:
+    """The shapes at every boundary, read off a plain run; sizes by their expressions."""
+    names = boundary_values(fragment, regions)
+    values = fragment.reference(leaves, names, fragment.weights)
+    sizes = fragment.size_numbers(fragment.sizes.bind(leaves))
+    return {name: tuple(value.shape) for name, value in values.items()}, sizes
+
+
+def boundary_values(fragment: Fragment, regions: Sequence[Region]) -> list[str]:
+    names: dict[str, None] = {}
+    for region in regions:
+        edge = boundary(fragment.graph, region.ops)
+        names.update(dict.fromkeys((*edge.inputs, *edge.outputs)))
+    return list(names)
+
+
+def _ready(
+    fragment: Fragment, signature: Any, reuse: Sequence[Variant]
+) -> dict[Region, Executable]:
+    """Regions already built alike, for the same weights and shapes."""
+    ready: dict[Region, Executable] = {}
+    for variant in reuse:
+        if variant.fragment is fragment and variant.signature == signature:
+            ready.update(zip(variant.regions, variant.executables, strict=True))
+    return ready
+
+
+def _build(
+    fragment: Fragment,
+    region: Region,
+    engine: Engine,
+    shapes: Shapes | None,
+    sizes: SizeValues | None,
+) -> Executable:
+    backend, order = order_for(fragment, region, engine)
+    order = replace(order, shapes=shapes, sizes=sizes)
+    try:
+        built: Executable = engine.call(lambda: backend.build(order))
+    except GearshiftError:
+        raise
+    except Exception as error:
+        raise CompileError(
+            f"region {region.name}: {region.rewrite} on {region.engine}:"
+            f" {type(error).__name__}: {str(error)[:300]}"
+        ) from error
+    return built
+
+
+def order_for(fragment: Fragment, region: Region, engine: Engine) -> tuple[Any, Order]:
+    order = Order(
+        fragment=fragment,
+        ops=region.ops,
+        rewrite=region.rewrite,
+        engine=engine.spec,
+        device=engine.device,
+    )
+    return BACKENDS[region.rewrite.backend], order
+
+
+def any_shape_regions(regions: tuple[Region, ...]) -> tuple[Region, ...]:
+    """The same regions where a backend that must know the shapes is replaced by eager."""
+    return tuple(
+        region if BACKENDS[region.rewrite.backend].any_shape else replace(region, rewrite=EAGER)
+        for region in regions
+    )

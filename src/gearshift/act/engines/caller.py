@@ -1,0 +1,27 @@
+"""The thread that calls the model. Its threads, affinity and modes are the caller's own: left alone.
+
+Must not know anything else; the executor runs such regions without even a job.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gearshift.act.engines.protocol import Done, Job
+from gearshift.ir.topology import EngineSpec
+
+
+class CallerEngine:
+    def __init__(self, spec: EngineSpec) -> None:
+        self.spec = spec
+        self.device = torch.device("cpu")
+
+    def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> Job:
+        return Done(work, inputs)
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,21 @@
+"""A CUDA device torch has: regions run on a stream of their own, in a thread of their own.
+
+Must not know what runs on it. Weights go to `device` when a region is built.
+"""
+
+import torch
+
+from gearshift.act.engines.pinned import PinnedEngine, machine_cores
+from gearshift.ir.topology import EngineSpec
+
+
+class CudaEngine(PinnedEngine):
+    def __init__(self, spec: EngineSpec) -> None:
+        super().__init__(EngineSpec(name=spec.name, kind=spec.kind, cores=machine_cores()))
+        self.spec = spec
+        self.device = torch.device(spec.name)
+
+    def _serve(self) -> None:
+        stream = torch.cuda.Stream(self.device)
+        with torch.cuda.device(self.device), torch.cuda.stream(stream):
+            super()._serve()

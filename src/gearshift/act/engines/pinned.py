@@ -1,0 +1,93 @@
+"""A thread of this process pinned to a set of cores.
+
+Must not know what runs on it. Backends that hold the GIL run here one at a time; ONNX Runtime and
+OpenVINO release it, so several of these engines work side by side.
+"""
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+
+from gearshift.errors import EngineError
+from gearshift.ir.topology import EngineSpec
+
+
+def machine_cores() -> tuple[int, ...]:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(os.getpid())))
+    return tuple(range(os.cpu_count() or 1))
+
+
+class PinnedJob:
+    __slots__ = ("_done", "_error", "_inputs", "_value", "_work")
+
+    def __init__(self, work: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        self._work, self._inputs = work, inputs
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def run(self) -> None:
+        try:
+            self._value = self._work(*self._inputs)
+        except BaseException as error:
+            self._error = error
+        self._done.release()
+
+    def result(self) -> Any:
+        with self._done:
+            pass
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class PinnedEngine:
+    def __init__(self, spec: EngineSpec) -> None:
+        self.spec = spec
+        self.device = torch.device("cpu")
+        self._queue: SimpleQueue[PinnedJob | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name=f"gearshift {spec.name}", daemon=True)
+        self._thread.start()
+
+    def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> PinnedJob:
+        if self._closed:
+            raise EngineError(f"engine {self.spec.name} is closed")
+        job = PinnedJob(work, inputs)
+        self._queue.put(job)
+        return job
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        return self.start(work, ()).result()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._thread.join()
+
+    def _serve(self) -> None:
+        os.sched_setaffinity(0, self.spec.cores)
+        _limit_openmp(len(self.spec.cores))
+        while (job := self._queue.get()) is not None:
+            job.run()
+            del job
+
+
+def _limit_openmp(num_threads: int) -> None:
+    """For this thread only. torch.set_num_threads would change it for threads not yet started, too."""
+    torch.get_num_threads()  # the first use in a thread sets its number; ours must come after
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if "libgomp" in path or "libiomp" in path:
+            ctypes.CDLL(path).omp_set_num_threads(num_threads)
+            return

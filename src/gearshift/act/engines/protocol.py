@@ -1,0 +1,48 @@
+"""What every engine offers: run something there and wait, or start it and ask later.
+
+Must not know what is run.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from gearshift.ir.topology import EngineSpec
+
+
+class Job(Protocol):
+    def result(self) -> Any:
+        """Waits; gives what the work returned, or raises what it raised."""
+
+
+class Engine(Protocol):
+    spec: EngineSpec
+    device: torch.device
+
+    def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> Job: ...
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """For building: whatever threads the work makes belong to this engine."""
+
+    def close(self) -> None:
+        """Finishes what was started, then refuses more. Safe to call twice."""
+
+
+class Done:
+    """A job that was finished when it was started."""
+
+    __slots__ = ("_error", "_value")
+
+    def __init__(self, work: Callable[..., Any], inputs: Sequence[Any]) -> None:
+        self._error: BaseException | None = None
+        self._value: Any = None
+        try:
+            self._value = work(*inputs)
+        except Exception as error:
+            self._error = error
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value

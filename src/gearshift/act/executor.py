@@ -1,0 +1,187 @@
+"""A plan ready to serve: arguments in, the model's outputs out.
+
+This is the hot path. No logging, no JSON, no lock; whatever is not a known signature goes `aside`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from gearshift.act.steps import Steps
+from gearshift.act.tally import Tallies
+from gearshift.capture.program import Fragment
+from gearshift.plan.plan import Plan
+
+Key = tuple[Any, ...]
+
+
+class Aside(Protocol):
+    """What happens to calls the table does not know, and when a step fails."""
+
+    def unknown(
+        self,
+        executor: "FragmentExecutor",
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: Sequence[Any] | None,
+        key: Key | None,
+    ) -> Any: ...
+
+    def failed(
+        self,
+        executor: "FragmentExecutor",
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        region: int,
+        error: Exception,
+    ) -> Any: ...
+
+
+def key_of(leaves: Sequence[Any]) -> Key | None:
+    """What a call's steps depend on; None if it must run eagerly: gradients, odd tensors."""
+    key: list[Any] = []
+    for leaf in leaves:
+        if type(leaf) is Tensor:
+            if leaf.requires_grad and torch.is_grad_enabled():
+                return None
+            if not leaf.is_cpu or leaf.layout is not torch.strided:
+                return None
+            key.append(leaf.shape)
+            key.append(leaf.dtype)
+        else:
+            key.append(leaf)
+            key.append(type(leaf))
+    return tuple(key)
+
+
+class FragmentExecutor:
+    """One fragment under one plan: for each signature seen, its steps."""
+
+    __slots__ = ("aside", "flatten", "fragment", "table", "unchanged", "unflatten")
+
+    def __init__(self, fragment: Fragment, aside: Aside) -> None:
+        self.fragment = fragment
+        self.aside = aside
+        self.table: dict[Key, Steps] = {}
+        self.flatten = fragment.form.leaves
+        self.unflatten = unflattener(fragment.out_spec)
+        self.unchanged = fragment.watch.unchanged
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        leaves = self.flatten(args, kwargs)
+        key = None if leaves is None or torch.is_autocast_enabled("cpu") else key_of(leaves)
+        steps = self.find(key)
+        if steps is None or not self.unchanged():
+            return self.aside.unknown(self, args, kwargs, leaves, key)
+        assert leaves is not None
+        values = [*leaves, *steps.rest]
+        position = 0
+        try:
+            for position, step in enumerate(steps.run):
+                step(values)
+        except Exception as error:
+            return self.aside.failed(self, args, kwargs, steps.regions[position], error)
+        return self.unflatten([values[i] for i in steps.outputs])
+
+    def find(self, key: Key | None) -> Steps | None:
+        try:
+            return self.table.get(key)  # type: ignore[arg-type]
+        except TypeError:  # a constant that cannot be hashed
+            return None
+
+
+def unflattener(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
+    """The result's shape, without the general machinery for the two usual cases."""
+    if spec.is_leaf():
+        return lambda results: results[0]
+    if spec.type is tuple and all(child.is_leaf() for child in spec.children()):
+        return tuple
+    return lambda results: pytree.tree_unflatten(results, spec)
+
+
+class Executor(Protocol):
+    """A whole model under one plan."""
+
+    plan: Plan
+    fragments: Mapping[str, FragmentExecutor]
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+
+class WholeExecutor:
+    """The model captured whole: its one fragment."""
+
+    __slots__ = ("fragments", "plan", "whole")
+
+    def __init__(self, plan: Plan, whole: FragmentExecutor) -> None:
+        self.plan = plan
+        self.whole = whole
+        self.fragments: Mapping[str, FragmentExecutor] = {"": whole}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.whole(args, kwargs)
+
+
+class PartialExecutor:
+    """The model's own Python between its fragments. Every plan has a copy of that shell of its own,
+    so that a call runs wholly on one plan."""
+
+    __slots__ = ("fragments", "plan", "shell", "tallies")
+
+    def __init__(
+        self,
+        plan: Plan,
+        fragments: Mapping[str, FragmentExecutor],
+        skeleton: Callable[[Callable[[str], Callable[..., Any]]], Callable[..., Any]],
+        tallies: Tallies,
+    ) -> None:
+        self.plan = plan
+        self.fragments = fragments
+        self.tallies = tallies
+        self.shell = skeleton(self._stand_in)
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tally = self.tallies.mine()
+        start_s = perf_counter()
+        inside_s = tally.inside_s
+        result = self.shell(*args, **kwargs)
+        tally.outside_s += perf_counter() - start_s - (tally.inside_s - inside_s)
+        return result
+
+    def _stand_in(self, name: str) -> Callable[..., Any]:
+        fragment, tallies = self.fragments[name], self.tallies
+
+        def stand_in(*args: Any, **kwargs: Any) -> Any:
+            start_s = perf_counter()
+            result = fragment(args, kwargs)
+            tallies.mine().inside_s += perf_counter() - start_s
+            return result
+
+        return stand_in
+
+
+class EagerExecutor:
+    """The user's own model, as it was before."""
+
+    __slots__ = ("eager", "fragments", "plan", "refuse")
+
+    def __init__(
+        self, plan: Plan, eager: Callable[..., Any], refuse: Callable[..., Exception | None]
+    ) -> None:
+        self.plan = plan
+        self.eager = eager
+        self.refuse = refuse
+        self.fragments: Mapping[str, FragmentExecutor] = {}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return self.eager(*args, **kwargs)
+        except Exception as error:
+            explained = self.refuse(args, kwargs, error)
+            if explained is None:
+                raise
+            raise explained from error

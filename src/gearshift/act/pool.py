@@ -1,0 +1,48 @@
+"""The engines of a runtime: opened when first needed, quarantined when they fail.
+
+Must not know what runs on them.
+"""
+
+import threading
+
+from gearshift.act.engines import Engine, open_engine
+from gearshift.errors import EngineError
+from gearshift.ir.topology import CALLER, Topology
+
+
+class EnginePool:
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.quarantined: dict[str, str] = {}
+        """Engine -> why."""
+        self._open: dict[str, Engine] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        return tuple(name for name in self.topology.names if name not in self.quarantined)
+
+    def get(self, name: str) -> Engine:
+        if name in self.quarantined:
+            raise EngineError(f"engine {name} is quarantined: {self.quarantined[name]}")
+        with self._lock:
+            if name not in self._open:
+                spec = next(spec for spec in self.topology.engines if spec.name == name)
+                self._open[name] = open_engine(spec)
+            return self._open[name]
+
+    def add(self, engine: Engine) -> None:
+        """An engine of the user's own."""
+        engines = (*self.topology.engines, engine.spec)
+        self.topology = Topology(engines=engines, links=self.topology.links)
+        self._open[engine.spec.name] = engine
+
+    def quarantine(self, name: str, reason: str) -> None:
+        assert name != CALLER, "the caller's own thread cannot be taken away"
+        self.quarantined[name] = reason
+
+    def close(self) -> None:
+        with self._lock:
+            for engine in self._open.values():
+                engine.close()
+            self._open.clear()

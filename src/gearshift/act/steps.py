@@ -1,0 +1,95 @@
+"""The hot path's pieces: a plan for one signature as a flat tuple of bound steps over a list of values.
+
+No logging, no look-ups by name, no lock in here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gearshift.act.backends.protocol import Executable
+from gearshift.act.engines.protocol import Engine
+from gearshift.ir.topology import CALLER
+
+Step = Callable[[list[Any]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Values live in one list: the call's leaves first, then `rest` (sizes and constants filled in)."""
+
+    run: tuple[Step, ...]
+    regions: tuple[int, ...]
+    """For each step the region it belongs to, for naming the culprit."""
+    rest: tuple[Any, ...]
+    outputs: tuple[int, ...]
+
+
+def bind(
+    built: Sequence[tuple[Executable, Engine]],
+    home: Mapping[str, int],
+    last_read: Mapping[str, int],
+) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """Steps for regions in run order. What runs on another engine is started as soon as it can be
+    and waited for when it is first needed, so that independent regions overlap."""
+    steps: list[tuple[Step, int]] = []
+    waiting: dict[str, tuple[Step, int]] = {}
+
+    def wait_for(names: Sequence[str]) -> None:
+        for name in names:
+            if name in waiting:
+                pending = waiting[name]
+                steps.append(pending)
+                for key in [key for key, value in waiting.items() if value is pending]:
+                    del waiting[key]
+
+    for index, (built_region, engine) in enumerate(built):
+        wait_for(built_region.inputs)
+        reads = tuple(home[name] for name in (*built_region.inputs, *built_region.sizes))
+        writes = tuple(home[name] for name in built_region.outputs)
+        done = tuple(home[n] for n in built_region.inputs if last_read.get(n) == index)
+        if engine.spec.name == CALLER:
+            steps.append((_here(built_region.run, reads, writes, done), index))
+        else:
+            start, finish = _there(engine, built_region.run, reads, writes)
+            steps.append((start, index))
+            waiting.update({name: (finish, index) for name in built_region.outputs})
+    wait_for(list(waiting))
+    return tuple(step for step, _ in steps), tuple(index for _, index in steps)
+
+
+def _here(
+    run: Callable[..., Sequence[Any]],
+    reads: tuple[int, ...],
+    writes: tuple[int, ...],
+    done: tuple[int, ...],
+) -> Step:
+    """Runs on the calling thread; values nobody reads any more are let go."""
+
+    def step(values: list[Any]) -> None:
+        results = run(*[values[i] for i in reads])
+        for i in done:
+            values[i] = None
+        for i, result in zip(writes, results, strict=True):
+            values[i] = result
+
+    return step
+
+
+def _there(
+    engine: Engine,
+    run: Callable[..., Sequence[Any]],
+    reads: tuple[int, ...],
+    writes: tuple[int, ...],
+) -> tuple[Step, Step]:
+    """Starts on another engine, leaving the job where the first result will be; then takes it in."""
+    first = writes[0]
+
+    def start(values: list[Any]) -> None:
+        values[first] = engine.start(run, [values[i] for i in reads])
+
+    def finish(values: list[Any]) -> None:
+        for i, result in zip(writes, values[first].result(), strict=True):
+            values[i] = result
+
+    return start, finish

@@ -1,0 +1,188 @@
+"""A fragment's builds for the signatures that come: which exist, which are worth making, what to do else.
+
+Runs beside the hot path: only calls whose signature is not yet known, or that failed, come here.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from gearshift.act.background import Background
+from gearshift.act.compile import OpenEngine, Variant, any_shape_regions, build_variant
+from gearshift.act.executor import FragmentExecutor, Key
+from gearshift.act.samples import other_sizes
+from gearshift.act.tally import Tallies
+from gearshift.act.verify import Tolerance, run, verify
+from gearshift.capture.calls import refuse_absurd, why_unlike
+from gearshift.capture.program import Fragment
+from gearshift.errors import InputError
+from gearshift.plan.plan import Region
+
+log = logging.getLogger("gearshift")
+MAX_OWN_BUILDS = 4
+"""Signatures, the example's included, that get a build of their own."""
+MAX_KNOWN = 1024
+"""Signatures remembered; with more, all but those with a build of their own are forgotten."""
+CALLS_BEFORE_BUILD = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What building needs from outside; shared by all plans of a runtime."""
+
+    open_engine: OpenEngine
+    background: Background
+    tolerance: Tolerance
+    tallies: Tallies
+    make_room: Callable[[Fragment, Sequence[Region]], None]
+    """Raises MemoryLimitError if these regions would not fit."""
+    weights_changed: Callable[[], None]
+    failed: Callable[["Variants", Region, Exception], None]
+
+
+class Variants:
+    """One fragment under one plan."""
+
+    def __init__(self, fragment: Fragment, regions: tuple[Region, ...], shop: Workshop) -> None:
+        self.fragment, self.regions, self.shop = fragment, regions, shop
+        self.executor = FragmentExecutor(fragment, self)
+        self.built: list[Variant] = []
+        self.worst_error = 0.0
+        self._any_shape: Variant | None = None
+        self._asked: set[Any] = set()
+        self._seen: Counter[Key] = Counter()
+        self._own: dict[Key, Any] = {}
+
+    def build_own(self, leaves: Sequence[Any], key: Key, reuse: Sequence[Variant] = ()) -> None:
+        """A build for exactly this signature; it serves from here on."""
+        self.shop.make_room(self.fragment, self.regions)
+        variant = build_variant(
+            self.fragment, self.regions, leaves, self.shop.open_engine, reuse
+        )
+        self._admit(variant, leaves)
+        self._own[key] = self.executor.table[key] = variant.steps(leaves)
+
+    def _build_any_shape(self) -> None:
+        """A build for all signatures, checked at two of them."""
+        regions = any_shape_regions(self.regions)
+        self.shop.make_room(self.fragment, regions)
+        variant = build_variant(self.fragment, regions, None, self.shop.open_engine)
+        leaves = other_sizes(self.fragment)
+        if leaves is not None:
+            self._admit(variant, self.fragment.example)
+            self._admit(variant, leaves)
+            self._any_shape = variant
+
+    def _admit(self, variant: Variant, leaves: Sequence[Any]) -> None:
+        self.worst_error = max(self.worst_error, verify(variant, leaves, self.shop.tolerance))
+        if variant not in self.built:
+            self.built.append(variant)
+
+    def release(self) -> None:
+        """Frees what was built; no call uses it any more."""
+        self.executor.table.clear()
+        self._own.clear()
+        self.built.clear()
+        self._any_shape = None
+
+    def unknown(
+        self,
+        executor: FragmentExecutor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: Sequence[Any] | None,
+        key: Key | None,
+    ) -> Any:
+        refuse_absurd(leaves, [leaf.name for leaf in self.fragment.leaves])
+        if not self.fragment.watch.unchanged():
+            if not self.fragment.watch.training():
+                self.shop.weights_changed()
+        elif key is not None and leaves is not None:
+            variant = self._find(key, leaves)
+            if variant is not None:
+                return run(variant, leaves)
+        return self._eager(args, kwargs)
+
+    def failed(
+        self,
+        executor: FragmentExecutor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        region: int,
+        error: Exception,
+    ) -> Any:
+        """A captured graph is pure: the call is run again, by the model itself."""
+        self.shop.failed(self, self.regions[region], error)
+        return self._eager(args, kwargs)
+
+    def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        start_s = perf_counter()
+        try:
+            return self.fragment.eager(*args, **kwargs)
+        except Exception as error:
+            explained = explain_refusal(self.fragment, args, kwargs, error)
+            if explained is None:
+                raise
+            raise explained from error
+        finally:
+            self.shop.tallies.mine().outside_s += perf_counter() - start_s
+
+    def _find(self, key: Key, leaves: Sequence[Any]) -> Variant | None:
+        """A build this call can use, if there is one; asks for one where it would pay."""
+        try:
+            self._seen[key] += 1
+        except TypeError:  # a constant that cannot be hashed
+            return None
+        if len(self._seen) > MAX_KNOWN:
+            self._forget()
+        if not self._fits(leaves, lone=True):
+            return None
+        general = self._fits(leaves, lone=False)
+        often = self._seen[key] >= CALLS_BEFORE_BUILD
+        if general and self._any_shape is not None:
+            if often:
+                self.executor.table[key] = self._any_shape.steps(leaves)
+            if not often or self._any_shape.regions == self.regions:
+                return self._any_shape
+        if general and self._any_shape is None:
+            self._ask("any shape", self._build_any_shape)
+        elif often and len(self._asked) < MAX_OWN_BUILDS:
+            kept = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+            self._ask(key, lambda: self.build_own(kept, key))
+        return self._any_shape if general else None
+
+    def _fits(self, leaves: Sequence[Any], *, lone: bool) -> bool:
+        if why_unlike(self.fragment.leaves, leaves) is not None:
+            return False
+        if any(isinstance(leaf, torch.Tensor) and leaf.numel() == 0 for leaf in leaves):
+            return False
+        return self.fragment.sizes.why_outside(self.fragment.leaves, leaves, lone=lone) is None
+
+    def _ask(self, what: Any, build: Callable[[], None]) -> None:
+        if what not in self._asked:
+            self._asked.add(what)
+            self.shop.background.submit(build)
+
+    def _forget(self) -> None:
+        self._seen.clear()
+        self.executor.table = dict(self._own)
+
+
+def explain_refusal(
+    fragment: Fragment, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> InputError | None:
+    """The model's error in terms of its arguments, if they are not like those captured."""
+    leaves = fragment.form.leaves(args, kwargs)
+    reason = why_unlike(fragment.leaves, leaves)
+    if reason is None:
+        assert leaves is not None
+        reason = fragment.sizes.why_outside(fragment.leaves, leaves, lone=True)
+    if reason is None:
+        return None
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return InputError(f"{reason}. The model says: {lines[0][:300]}")

@@ -1,0 +1,119 @@
+"""Compares what a plan gives with what the model gives. A plan that differs never serves.
+
+Must not know when it is asked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from gearshift.act.compile import Variant, boundary_values
+from gearshift.act.executor import unflattener
+from gearshift.act.samples import samples
+from gearshift.errors import VerifyError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How far a plan may be off, relative to the output's largest magnitude. Whole numbers: not at all."""
+
+    single: float = 1e-4
+    double: float = 1e-8
+    half: float = 1e-2
+    """float16 and bfloat16, whose own rounding is already this coarse."""
+    region: float = 0.1
+    """A region on its own is held to this share of the above."""
+
+    def of(self, dtype: torch.dtype) -> float:
+        if dtype in (torch.float64, torch.complex128):
+            return self.double
+        return self.half if dtype in (torch.float16, torch.bfloat16) else self.single
+
+
+def error_between(expected: Any, got: Any) -> float:
+    """Relative to the largest finite magnitude expected; infinite if they are not even comparable."""
+    if not isinstance(expected, Tensor) or not isinstance(got, Tensor):
+        return 0.0 if type(expected) is type(got) and expected == got else float("inf")
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return float("inf")
+    if expected.numel() == 0:
+        return 0.0
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return 0.0 if torch.equal(expected, got) else float("inf")
+    return _float_error(expected.detach(), got.detach())
+
+
+def _float_error(expected: Tensor, got: Tensor) -> float:
+    finite = expected.isfinite()
+    if not torch.equal(finite, got.isfinite()):
+        return float("inf")
+    if not finite.all():
+        odd = ~finite
+        if not torch.equal(expected[odd].nan_to_num(), got[odd].nan_to_num()):
+            return float("inf")
+        if not torch.equal(expected[odd].isnan(), got[odd].isnan()):
+            return float("inf")
+        expected, got = expected[finite], got[finite]
+    if expected.numel() == 0:
+        return 0.0
+    worst = (expected - got).abs().max().item()
+    largest = expected.abs().max().item()
+    return float(worst / largest if largest > 0 else worst)
+
+
+def compare(expected: Any, got: Any, tolerance: Tolerance, what: str, share: float = 1.0) -> float:
+    """The worst error over all leaves; raises VerifyError where one is too far off."""
+    wants, spec = pytree.tree_flatten(expected)
+    haves, have_spec = pytree.tree_flatten(got)
+    if spec != have_spec:
+        raise VerifyError(f"{what}: the result is built otherwise than the model's")
+    worst = 0.0
+    for index, (want, have) in enumerate(zip(wants, haves, strict=True)):
+        error = error_between(want, have)
+        allowed = tolerance.of(want.dtype) * share if isinstance(want, Tensor) else 0.0
+        if not error <= allowed:
+            raise VerifyError(
+                f"{what}: output {index} differs from the model's by {error:.2g} of its largest"
+                f" magnitude; {allowed:.2g} is allowed"
+            )
+        worst = max(worst, error)
+    return worst
+
+
+def verify(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> float:
+    """Random inputs of this signature, through the model, through each region, through all of them."""
+    worst = 0.0
+    for drawn in samples(variant.fragment, leaves):
+        expected = variant.fragment.call_eager(drawn)
+        if len(variant.regions) > 1:
+            worst = max(worst, _verify_regions(variant, drawn, tolerance))
+        worst = max(worst, compare(expected, run(variant, drawn), tolerance, "the plan"))
+    return worst
+
+
+def run(variant: Variant, leaves: Sequence[Any]) -> Any:
+    steps = variant.steps(leaves)
+    values = [*leaves, *steps.rest]
+    for step in steps.run:
+        step(values)
+    return unflattener(variant.fragment.out_spec)([values[i] for i in steps.outputs])
+
+
+def _verify_regions(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> float:
+    fragment, worst = variant.fragment, 0.0
+    names = boundary_values(fragment, variant.regions)
+    values: dict[str, Any] = {}
+    values |= fragment.reference(leaves, names, fragment.weights)
+    values |= fragment.size_numbers(fragment.sizes.bind(leaves))
+    for region, built in zip(variant.regions, variant.executables, strict=True):
+        inputs = [values[name] for name in (*built.inputs, *built.sizes)]
+        engine = variant.engines[variant.regions.index(region)]
+        got = engine.start(built.run, inputs).result()
+        expected = [values[name] for name in built.outputs]
+        what = f"region {region.name} ({region.rewrite} on {region.engine})"
+        worst = max(worst, compare(expected, list(got), tolerance, what, tolerance.region))
+    return worst

@@ -1,0 +1,269 @@
+"""A module -> a Fragment, by torch.export: tensors in, tensors out, everything else a constant.
+
+Must not know what a fragment is used for.
+"""
+
+import inspect
+import logging
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+from torch.utils import _pytree as pytree
+
+from gearshift.capture import fx, onnx_export
+from gearshift.capture.calls import Leaf, Sizes, call_form, canonical, leaf_names
+from gearshift.capture.program import Expression, Fragment, Ref
+from gearshift.capture.weights import watch_module
+from gearshift.errors import CaptureError
+
+WIDENED_DIMS = (0, 1)
+LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
+
+
+TENSOR = object()
+
+
+class Seen:
+    """What the module returned when it was traced. Not a list: export would put that back."""
+
+    spec: pytree.TreeSpec
+    results: list[Any]
+
+
+class Flat(nn.Module):
+    """The module with tensors for arguments and tensors for results; the rest goes to `seen`."""
+
+    def __init__(self, module: nn.Module, spec: pytree.TreeSpec, leaves: Sequence[Any]) -> None:
+        super().__init__()
+        self.module = module
+        self.spec = spec
+        self.constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self.is_tensor = [isinstance(leaf, Tensor) for leaf in leaves]
+        self.seen = Seen()
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        given = iter(tensors)
+        pairs = zip(self.is_tensor, self.constants, strict=True)
+        leaves = [next(given) if is_tensor else constant for is_tensor, constant in pairs]
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        results, spec = pytree.tree_flatten(self.module(*args, **kwargs))
+        self.seen.spec = spec
+        self.seen.results = [TENSOR if isinstance(r, Tensor) else _plain(r) for r in results]
+        return tuple(r for r in results if isinstance(r, Tensor))
+
+
+def _plain(result: Any) -> Any:
+    if isinstance(result, torch.SymInt):
+        return Expression(text=str(result.node.expr))
+    if isinstance(result, torch.SymFloat | torch.SymBool):
+        raise CaptureError(f"returns {result!r}, a number computed from sizes")
+    return result
+
+
+def capture_fragment(
+    name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Fragment:
+    """Raises CaptureError, with line and reason, if the module cannot be captured whole."""
+    _refuse_unfit(module)
+    signature = inspect.signature(module.forward)
+    form = call_form(signature, args, kwargs)
+    example, _ = pytree.tree_flatten(canonical(signature, args, kwargs))
+    _refuse_unfit_inputs(example)
+    flat = Flat(module, form.spec, example)
+    exported = _export(flat, [leaf for leaf in example if isinstance(leaf, Tensor)])
+    _refuse_impure(exported)
+    with _quiet():
+        exported, onnx, notes = onnx_export.convert(exported)
+    captured = fx.read(exported, prefix=f"{name}/" if name else "")
+    names = leaf_names(signature, args, kwargs)
+    leaves = _leaves(names, example, captured.graph.inputs)
+    return Fragment(
+        name=name,
+        eager=module,
+        graph=captured.graph,
+        form=form,
+        leaves=leaves,
+        sizes=_sizes(exported, leaves),
+        size_values=captured.size_values,
+        inputs=tuple(i for i, leaf in enumerate(leaves) if leaf.dtype is not None),
+        outputs=_outputs(flat.seen.results, captured.outputs),
+        out_spec=flat.seen.spec,
+        slots=_slots(flat, captured.weights),
+        constants=captured.constants,
+        watch=watch_module(module),
+        example=tuple(example),
+        reference=captured.reference,
+        fx=captured,
+        onnx=onnx and onnx.attach(captured),
+        notes=tuple(notes),
+    )
+
+
+def _refuse_unfit(module: nn.Module) -> None:
+    for path, part in module.named_modules():
+        where = f"module {path}" if path else "the model"
+        if part.training:
+            raise CaptureError("is in training mode; call .eval() first", where)
+        if part._forward_hooks or part._forward_pre_hooks:
+            raise CaptureError("has forward hooks, which a captured graph would not call", where)
+
+
+def _refuse_unfit_inputs(example: Sequence[Any]) -> None:
+    for leaf in example:
+        if not isinstance(leaf, Tensor):
+            continue
+        if leaf.layout != torch.strided or leaf.is_quantized or type(leaf) not in PLAIN:
+            raise CaptureError(f"an example input is a {type(leaf).__name__} of {leaf.layout}")
+        if leaf.device.type != "cpu":
+            raise CaptureError(f"an example input is on {leaf.device}; engines move it, keep it on cpu")
+
+
+PLAIN = (Tensor, nn.Parameter, nn.Buffer)
+
+
+def _export(flat: Flat, tensors: list[Tensor]) -> ExportedProgram:
+    """With every size free if that works, else with the sizes of the example."""
+    wide = _widened(flat, tensors)
+    free = {"tensors": tuple({dim: Dim.AUTO for dim in range(t.dim())} for t in wide)}
+    try:
+        return _try_export(flat, wide, free)
+    except Exception as error:
+        try:
+            return _try_export(flat, tensors, None)
+        except Exception:
+            raise CaptureError(_reason(error), _user_line(error)) from error
+
+
+def _try_export(flat: Flat, tensors: list[Tensor], sizes: Any) -> ExportedProgram:
+    with _quiet(), torch.no_grad():
+        return torch.export.export(flat, tuple(tensors), dynamic_shapes=sizes, strict=False)
+
+
+def _widened(flat: Flat, tensors: list[Tensor]) -> list[Tensor]:
+    """Sizes of 1 in the leading dimensions made 2: export takes a 1 for a constant."""
+    for dims in (WIDENED_DIMS, WIDENED_DIMS[:1]):
+        wide = [_widen(tensor, dims) for tensor in tensors]
+        if all(a is b for a, b in zip(wide, tensors, strict=True)):
+            continue
+        try:
+            with torch.no_grad():
+                flat(*wide)
+        except Exception:  # the model's own word on whether that size is free
+            continue
+        return wide
+    return tensors
+
+
+def _widen(tensor: Tensor, dims: Sequence[int]) -> Tensor:
+    for dim in dims:
+        if dim < tensor.dim() and tensor.shape[dim] == 1:
+            tensor = torch.cat([tensor, tensor], dim)
+    return tensor
+
+
+def _refuse_impure(exported: ExportedProgram) -> None:
+    signature = exported.graph_signature
+    if signature.buffers_to_mutate:
+        buffer = next(iter(signature.buffers_to_mutate.values()))
+        raise CaptureError(f"forward changes the buffer {buffer.removeprefix('module.')}")
+    if getattr(signature, "user_inputs_to_mutate", None):
+        raise CaptureError("forward changes one of its inputs in place")
+    for node in exported.graph.nodes:
+        if _is_random(node):
+            raise CaptureError(f"{node.target} is random", fx.node_line(node))
+        if node.target is torch.ops.aten._local_scalar_dense.default:
+            raise CaptureError("a number is read out of a tensor (.item())", fx.node_line(node))
+
+
+def _is_random(node: torch.fx.Node) -> bool:
+    """By torch's own tag, unless its dropout is switched off."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    given = dict(zip((a.name for a in node.target._schema.arguments), node.args, strict=False))  # type: ignore[union-attr]
+    given.update(node.kwargs)
+    if "dropout_p" in [argument.name for argument in node.target._schema.arguments]:  # type: ignore[union-attr]
+        return given.get("dropout_p", 0.0) != 0.0
+    return given.get("train", True) is not False
+
+
+def _user_line(error: BaseException) -> str | None:
+    """The innermost frame outside torch and this package."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if not frame.filename.startswith((*LIBRARIES, "<")) and "/lib/python3" not in frame.filename:
+            return f"{frame.filename}:{frame.lineno}"
+    return None
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    first = lines[0] if lines else "no message"
+    return f"{type(error).__name__}: {first[:300]}"
+
+
+def _leaves(names: Sequence[str], example: Sequence[Any], inputs: Sequence[Any]) -> tuple[Leaf, ...]:
+    values = iter(inputs)
+    leaves = []
+    for name, given in zip(names, example, strict=True):
+        if isinstance(given, Tensor):
+            leaves.append(Leaf(name=name, dtype=given.dtype, shape=next(values).shape))
+        else:
+            leaves.append(Leaf(name=name, constant=given))
+    return tuple(leaves)
+
+
+def _sizes(exported: ExportedProgram, leaves: Sequence[Leaf]) -> Sizes:
+    reads: dict[str, tuple[int, int]] = {}
+    for index, leaf in enumerate(leaves):
+        for dim, size in enumerate(leaf.shape):
+            if isinstance(size, str) and size.isidentifier():
+                reads.setdefault(size, (index, dim))
+    ranges = {
+        str(symbol): (_bound(interval.lower, 0), _bound(interval.upper, 2**63))
+        for symbol, interval in exported.range_constraints.items()
+    }
+    guards = tuple(getattr(exported, "_guards_code", None) or ())
+    return Sizes(reads=reads, ranges=ranges, guards=guards)
+
+
+def _bound(limit: Any, endless: int) -> int:
+    return int(limit) if getattr(limit, "is_Integer", False) else endless
+
+
+def _outputs(results: Sequence[Any], values: Sequence[str]) -> tuple[Any, ...]:
+    names = iter(values)
+    return tuple(Ref(next(names)) if result is TENSOR else result for result in results)
+
+
+def _slots(flat: Flat, weights: Mapping[str, str]) -> dict[str, tuple[dict[str, Any], str]]:
+    """For each weight the dictionary and key where the module keeps it, so that it is found anew."""
+    slots = {}
+    for value, target in weights.items():
+        path, _, key = target.rpartition(".")
+        owner = flat.get_submodule(path)
+        holder = owner._parameters if key in owner._parameters else owner._buffers
+        slots[value] = (holder, key)
+    return slots
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Exporters warn about things no user of ours can act on."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript")]
+    before = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, before, strict=True):
+                logger.setLevel(level)

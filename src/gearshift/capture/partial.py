@@ -1,0 +1,137 @@
+"""A model that cannot be captured whole: its largest submodules that can, and Python between them.
+
+Must not change the user's model: what replaces a submodule sits in a shallow copy of the shell.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from gearshift.capture.export import capture_fragment
+from gearshift.capture.program import Fragment
+from gearshift.errors import CaptureError
+
+WORTH_SHARE = 0.03
+"""Submodules that take less of the time than this stay in Python: an export each would not pay."""
+
+
+@dataclass(slots=True)
+class Visit:
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    seconds: float = 0.0
+
+
+def capture_parts(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[Fragment], list[str]]:
+    """The fragments, and why the rest could not be captured."""
+    visits = _visit(model, args, kwargs)
+    fragments: list[Fragment] = []
+    reasons: list[str] = []
+    total_s = visits[""].seconds if "" in visits else 0.0
+
+    def descend(path: str, module: nn.Module) -> None:
+        for name, child in module.named_children():
+            inner = f"{path}.{name}" if path else name
+            visit = visits.get(inner)
+            if visit is None:
+                descend(inner, child)
+            elif visit.seconds >= WORTH_SHARE * total_s:
+                try:
+                    fragments.append(capture_fragment(inner, child, visit.args, visit.kwargs))
+                except CaptureError as error:
+                    reasons.append(f"module {inner}: {error}")
+                    descend(inner, child)
+
+    descend("", model)
+    return fragments, reasons
+
+
+def _visit(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Visit]:
+    """One run of the example: what each submodule was first called with, and how long it took."""
+    visits: dict[str, Visit] = {}
+    starts: dict[str, float] = {}
+    with torch.no_grad():
+        model(*args, **kwargs)
+        handles = list(_hooks(model, visits, starts))
+        try:
+            model(*args, **kwargs)
+        finally:
+            for handle in handles:
+                handle.remove()
+    return visits
+
+
+def _hooks(
+    model: nn.Module, visits: dict[str, Visit], starts: dict[str, float]
+) -> Iterator[Any]:
+    for path, module in model.named_modules():
+
+        def before(_: Any, args: Any, kwargs: Any, path: str = path) -> None:
+            kept = pytree.tree_map(_copy, (args, kwargs))
+            visits.setdefault(path, Visit(*kept))
+            starts[path] = perf_counter()
+
+        def after(_: Any, __: Any, ___: Any, path: str = path) -> None:
+            visits[path].seconds += perf_counter() - starts[path]
+
+        yield module.register_forward_pre_hook(before, with_kwargs=True)
+        yield module.register_forward_hook(after)
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+class StandIn(nn.Module):
+    """In a fragment's place; whatever else the shell asks of it, the original answers."""
+
+    def __init__(self, original: nn.Module, serve: Callable[..., Any]) -> None:
+        super().__init__()
+        self.__dict__["original"] = original
+        self.__dict__["serve"] = serve
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["serve"](*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["original"], name)
+
+
+def skeleton(
+    model: nn.Module, fragments: list[Fragment]
+) -> Callable[[Callable[[str], Callable[..., Any]]], nn.Module]:
+    """Makes shells: the model's modules, sharing weights and state, with stand-ins for fragments."""
+    paths = {fragment.name for fragment in fragments}
+
+    def shell(serve: Callable[[str], Callable[..., Any]]) -> nn.Module:
+        return _shell(model, "", paths, serve)
+
+    return shell
+
+
+def _shell(
+    module: nn.Module,
+    path: str,
+    paths: set[str],
+    serve: Callable[[str], Callable[..., Any]],
+) -> nn.Module:
+    if path in paths:
+        return StandIn(module, serve(path))
+    if not any(p.startswith(f"{path}." if path else "") for p in paths):
+        return module
+    twin = copy.copy(module)
+    twin.__dict__["_modules"] = {
+        name: child and _shell(child, f"{path}.{name}" if path else name, paths, serve)
+        for name, child in module._modules.items()
+    }
+    return twin

@@ -1,0 +1,167 @@
+"""The captured model: one fragment if it was captured whole, several with Python between if not.
+
+Must not know where the fragments came from or how they will run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from gearshift.capture.calls import CallForm, Leaf, Sizes, describe, evaluate
+from gearshift.capture.weights import WeightWatch
+from gearshift.errors import CaptureError
+from gearshift.ir.graph import Graph, join_graphs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A region taken out of its graph in one form: what to feed it, and the thing itself."""
+
+    inputs: tuple[str, ...]
+    sizes: tuple[str, ...]
+    """Sizes to feed after the inputs; none where the sizes were written into the region."""
+    weights: tuple[str, ...]
+    outputs: tuple[str, ...]
+    body: Any
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+SizeValues = Mapping[str, int]
+
+
+class FxForm(Protocol):
+    """Cuts a region as a torch.fx.GraphModule over inputs, sizes and weights."""
+
+    def cut(self, ops: Sequence[str], sizes: SizeValues | None) -> Cut: ...
+
+
+class OnnxForm(Protocol):
+    """Cuts a region as an `OnnxBody`: a ModelProto without weights, and which weights it wants."""
+
+    runnable: frozenset[str]
+
+    def cut(self, ops: Sequence[str], shapes: Shapes | None, sizes: SizeValues | None) -> Cut: ...
+
+
+class Reference(Protocol):
+    """Leaves and names of values in; those values, computed plainly with these weights, out."""
+
+    def __call__(
+        self, leaves: Sequence[Any], names: Sequence[str], weights: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An output that is a value of the graph."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """An output that is a size: `x.shape[0]`."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fragment:
+    """A part of the model captured whole, with its eager form beside it."""
+
+    name: str
+    eager: Callable[..., Any]
+    """The user's own module: what every plan is compared with."""
+    graph: Graph
+    form: CallForm
+    leaves: tuple[Leaf, ...]
+    sizes: Sizes
+    size_values: Mapping[str, str]
+    """Sizes that ops read, as expressions over the symbols."""
+    inputs: tuple[int, ...]
+    """For each input of the graph, the leaf that holds it."""
+    outputs: tuple[Any, ...]
+    """A `Ref`, an `Expression` or a constant for each leaf of the result."""
+    out_spec: pytree.TreeSpec
+    slots: Mapping[str, tuple[dict[str, Any], str]]
+    """For each weight the dictionary and key where the module keeps it."""
+    constants: Mapping[str, Tensor]
+    watch: WeightWatch
+    example: tuple[Any, ...]
+    """The leaves the user gave."""
+    reference: Reference
+    fx: FxForm | None = None
+    onnx: OnnxForm | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def dynamic(self) -> bool:
+        return bool(self.sizes.reads)
+
+    @cached_property
+    def weights(self) -> Mapping[str, Tensor]:
+        """The weights as they are when first asked for; `rebound` looks again."""
+        live = {name: holder[key].detach() for name, (holder, key) in self.slots.items()}
+        return {**live, **self.constants}
+
+    def rebound(self) -> "Fragment":
+        """The same capture on the weights the module has now."""
+        for value in self.graph.weights:
+            if value.name in self.slots:
+                holder, key = self.slots[value.name]
+                tensor = holder.get(key)
+                came = "nothing" if tensor is None else describe(tensor.dtype, tensor.shape)
+                if came != str(value):
+                    raise CaptureError(f"the weight {key} was {value} and is now {came}")
+        return replace(self, watch=self.watch.renewed())
+
+    def size_numbers(self, bound: Mapping[str, int]) -> dict[str, int]:
+        return {name: size_number(text, bound) for name, text in self.size_values.items()}
+
+    def call_eager(self, leaves: Sequence[Any]) -> Any:
+        args, kwargs = pytree.tree_unflatten(list(leaves), self.form.spec)
+        with torch.no_grad():
+            return self.eager(*args, **kwargs)
+
+
+def size_number(text: str, bound: Mapping[str, int]) -> int:
+    number = evaluate(text, bound)
+    if number is None:
+        raise CaptureError(f"the size {text} cannot be computed from {dict(bound)}")
+    return number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    fragments: tuple[Fragment, ...]
+    eager: Callable[..., Any]
+    skeleton: Callable[[Callable[[str], Callable[..., Any]]], Callable[..., Any]] | None = None
+    """For a model not captured whole: the model with its fragments replaced by others."""
+    uncaptured: tuple[str, ...] = ()
+    """What could not be captured: where and why."""
+    reference_name: str = "eager"
+    capture_s: float = field(default=0.0, compare=False)
+
+    @cached_property
+    def graph(self) -> Graph:
+        return join_graphs(tuple(fragment.graph for fragment in self.fragments))
+
+    @cached_property
+    def by_name(self) -> dict[str, Fragment]:
+        return {fragment.name: fragment for fragment in self.fragments}
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Each storage once, however many weights share it."""
+        tensors = [t for fragment in self.fragments for t in fragment.weights.values()]
+        return weight_bytes(tensors)
+
+
+def weight_bytes(tensors: Sequence[Tensor]) -> int:
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+    return sum(storages.values())

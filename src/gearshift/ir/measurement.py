@@ -1,0 +1,36 @@
+"""What was measured, and how far it may be trusted.
+
+Must not know who measures. A metric that could not be had is None and says `unavailable`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Source(StrEnum):
+    MEASURED = "measured"
+    MODELLED = "modelled"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    value: float | None
+    source: Source
+
+    def __post_init__(self) -> None:
+        assert (self.value is None) == (self.source is Source.UNAVAILABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One region under one setting: how long it took, how much it holds, how far off it was."""
+
+    region: str
+    ops: tuple[str, ...]
+    engine: str
+    rewrite: str
+    latency_s: float
+    held_bytes: Metric
+    max_error: float
+    build_s: float

@@ -1,0 +1,36 @@
+"""Engines and the links between them, as data.
+
+Must not know how an engine is started or driven; that is `act/engines/`.
+"""
+
+from dataclasses import dataclass
+
+CALLER = "caller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    """`caller` is the thread that calls the model; the others are named as in plans: cpu:0, cuda:0."""
+
+    name: str
+    kind: str
+    cores: tuple[int, ...] = ()
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    source: str
+    target: str
+    bandwidth_bytes_s: float | None = None
+    latency_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    engines: tuple[EngineSpec, ...]
+    links: tuple[Link, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(engine.name for engine in self.engines)

@@ -1,0 +1,25 @@
+"""What may be decided: plan, moves, objective, legality; one file per knob. Pure data.
+
+Must not know torch, numpy, a clock, or how a plan is carried out.
+"""
+
+from gearshift.plan.legal import Space, check, legal_moves
+from gearshift.plan.objective import Objective
+from gearshift.plan.plan import Move, Plan, Region
+from gearshift.plan.rewrite import Rewrite
+from gearshift.plan.text import diff, dumps, loads, render
+
+__all__ = [
+    "Move",
+    "Objective",
+    "Plan",
+    "Region",
+    "Rewrite",
+    "Space",
+    "check",
+    "diff",
+    "dumps",
+    "legal_moves",
+    "loads",
+    "render",
+]

@@ -1,0 +1,102 @@
+"""The knob `cut`: where regions begin and end.
+
+Must not know engines or backends.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gearshift.ir.graph import Graph
+from gearshift.ir.region import run_order
+
+if TYPE_CHECKING:
+    from gearshift.plan.legal import Space
+    from gearshift.plan.plan import Plan, Region
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divide:
+    """The region's ops before `at`, in graph order, become one region, the rest another."""
+
+    region: str
+    at: str
+
+    def apply(self, plan: "Plan", graph: Graph) -> "Plan":
+        old = plan.region(self.region)
+        place = old.ops.index(self.at)
+        parts = tuple(replace(old, ops=ops) for ops in (old.ops[:place], old.ops[place:]) if ops)
+        return plan.exchange((old,), parts, graph)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """The other region joins the first and takes its settings."""
+
+    region: str
+    other: str
+
+    def apply(self, plan: "Plan", graph: Graph) -> "Plan":
+        first, second = plan.region(self.region), plan.region(self.other)
+        merged = replace(first, ops=(*first.ops, *second.ops))
+        return plan.exchange((first, second), (merged,), graph)
+
+
+def moves(plan: "Plan", space: "Space") -> Iterator[Divide | Merge]:
+    for region in plan.regions:
+        for at in region.ops[1:]:
+            yield Divide(region=region.name, at=at)
+    for first, second in _neighbours(plan, space.graph):
+        yield Merge(region=first.name, other=second.name)
+
+
+def _neighbours(plan: "Plan", graph: Graph) -> list[tuple["Region", "Region"]]:
+    """Pairs of regions of which the second reads from the first."""
+    home = {op: region for region in plan.regions for op in region.ops}
+    pairs: dict[tuple[str, str], tuple[Region, Region]] = {}
+    for op in graph.ops:
+        for operand in op.operands:
+            maker = graph.producer.get(operand)
+            if maker is not None and home[maker] is not home[op.name]:
+                first, second = home[maker], home[op.name]
+                pairs[first.name, second.name] = (first, second)
+    return list(pairs.values())
+
+
+def why_illegal(plan: "Plan", space: "Space") -> str | None:
+    graph = space.graph
+    if any(not region.ops for region in plan.regions):
+        return "a region has no ops"
+    count = Counter(op for region in plan.regions for op in region.ops)
+    for reason, names in (
+        ("unknown op", [op for op in count if op not in graph.position]),
+        ("op in more than one region", [op for op, times in count.items() if times > 1]),
+        ("op in no region", [op.name for op in graph.ops if op.name not in count]),
+    ):
+        if names:
+            return f"{reason}: {', '.join(names[:5])}"
+    for region in plan.regions:
+        if len({graph.by_name[op].fragment for op in region.ops}) > 1:
+            return f"region {region.name} reaches over fragments that Python code lies between"
+    if run_order(graph, [region.ops for region in plan.regions]) is None:
+        return "two regions wait for each other: a region must be convex and none may form a circle"
+    return None
+
+
+def by_scope(graph: Graph, *, depth: int, like: "Region") -> "Plan":
+    """Regions along the module hierarchy: ops that share the first `depth` names of their scope.
+
+    Neighbours in graph order only, so that every region is convex on any graph.
+    """
+    from gearshift.plan.plan import ordered
+
+    groups: list[list[str]] = []
+    last: tuple[str, ...] | None = None
+    for op in graph.ops:
+        key = (op.fragment, *op.scope.split(".")[:depth])
+        if key != last:
+            groups.append([])
+        groups[-1].append(op.name)
+        last = key
+    return ordered(graph, tuple(replace(like, ops=tuple(ops)) for ops in groups))

@@ -1,0 +1,47 @@
+"""What may be decided here: the Space of a model on a machine, legality, legal moves.
+
+Must not know what is wise; only what is allowed. What is not proven legal is refused.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gearshift.errors import PlanError
+from gearshift.ir.graph import Graph
+from gearshift.plan import cut, place, rewrite
+from gearshift.plan.plan import Move, Plan
+from gearshift.plan.rewrite import Rewrite
+
+KNOBS = (cut, place, rewrite)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    graph: Graph
+    engines: tuple[str, ...]
+    rewrites: tuple[Rewrite, ...]
+    """The settings worth trying on this machine."""
+    runnable: Mapping[str, frozenset[str]]
+    """For each backend, the ops it can run."""
+    settings: Mapping[str, frozenset[str]]
+    """For each backend, the settings of a Rewrite it heeds."""
+    engine_backends: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """For engines that cannot host every backend, those they can."""
+    max_threads: int = 1
+
+
+def why_illegal(plan: Plan, space: Space) -> str | None:
+    return next(filter(None, (knob.why_illegal(plan, space) for knob in KNOBS)), None)
+
+
+def check(plan: Plan, space: Space) -> None:
+    reason = why_illegal(plan, space)
+    if reason is not None:
+        raise PlanError(f"this plan is not legal here: {reason}")
+
+
+def legal_moves(plan: Plan, space: Space) -> Iterator[Move]:
+    for knob in KNOBS:
+        for move in knob.moves(plan, space):
+            if why_illegal(move.apply(plan, space.graph), space) is None:
+                yield move

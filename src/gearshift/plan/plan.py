@@ -1,0 +1,64 @@
+"""A plan: for each region its ops and what was decided about them.
+
+Must not know which plans are legal; that is `plan/legal.py`.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from gearshift.ir.graph import Graph
+from gearshift.ir.topology import CALLER
+from gearshift.plan.rewrite import EAGER, Rewrite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A convex set of ops that runs as one unit, and its settings."""
+
+    ops: tuple[str, ...]
+    engine: str = CALLER
+    rewrite: Rewrite = EAGER
+
+    @property
+    def name(self) -> str:
+        """The first op's name: no other region of the same plan has it."""
+        return self.ops[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    regions: tuple[Region, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:10]
+
+    def region(self, name: str) -> Region:
+        return next(region for region in self.regions if region.name == name)
+
+    def exchange(self, old: tuple[Region, ...], new: tuple[Region, ...], graph: Graph) -> "Plan":
+        """This plan with some regions taken out and others put in, in graph order."""
+        kept = [region for region in self.regions if region not in old]
+        return ordered(graph, (*kept, *new))
+
+
+class Move(Protocol):
+    """One small typed edit of a plan: an action, an annealing neighbour, a mutation."""
+
+    def apply(self, plan: Plan, graph: Graph) -> Plan: ...
+
+
+def ordered(graph: Graph, regions: tuple[Region, ...]) -> Plan:
+    """The canonical form: ops in graph order, regions by their first op, so equal plans compare equal."""
+    sort = graph.position.__getitem__
+    tidy = [replace(r, ops=tuple(sorted(r.ops, key=sort))) for r in regions]
+    return Plan(regions=tuple(sorted(tidy, key=lambda r: sort(r.name))))
+
+
+def whole(graph: Graph, *, engine: str = CALLER, rewrite: Rewrite = EAGER) -> Plan:
+    """One region per fragment."""
+    fragments = dict.fromkeys(op.fragment for op in graph.ops)
+    members = [tuple(op.name for op in graph.ops if op.fragment == f) for f in fragments]
+    regions = tuple(Region(ops=ops, engine=engine, rewrite=rewrite) for ops in members)
+    return ordered(graph, regions)

@@ -1,0 +1,79 @@
+"""The knob `rewrite`: how a region is compiled - its backend and that backend's settings.
+
+Must not know how a backend works; what each can run comes in the Space.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gearshift.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from gearshift.plan.legal import Space
+    from gearshift.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    backend: str = "eager"
+    """eager, inductor, onnxruntime, openvino, or the name of a backend of the user's own."""
+    threads: int | None = None
+    """None: as many as the engine has cores; the caller's thread keeps the caller's setting."""
+    spin: bool = False
+    """Whether idle threads of the backend burn their core waiting for the next op."""
+
+    def __str__(self) -> str:
+        threads = "" if self.threads is None else f" x{self.threads}"
+        return f"{self.backend}{threads}{' spin' if self.spin else ''}"
+
+
+EAGER = Rewrite()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRewrite:
+    region: str
+    rewrite: Rewrite
+
+    def apply(self, plan: "Plan", graph: Graph) -> "Plan":
+        old = plan.region(self.region)
+        return plan.exchange((old,), (replace(old, rewrite=self.rewrite),), graph)
+
+
+def moves(plan: "Plan", space: "Space") -> Iterator[SetRewrite]:
+    for region in plan.regions:
+        for rewrite in space.rewrites:
+            if rewrite != region.rewrite:
+                yield SetRewrite(region=region.name, rewrite=rewrite)
+
+
+def why_illegal(plan: "Plan", space: "Space") -> str | None:
+    for region in plan.regions:
+        rewrite = region.rewrite
+        if rewrite.backend not in space.runnable:
+            known = ", ".join(sorted(space.runnable))
+            return f"region {region.name}: no backend {rewrite.backend!r} here; there are {known}"
+        missing = [op for op in region.ops if op not in space.runnable[rewrite.backend]]
+        if missing:
+            return f"region {region.name}: {rewrite.backend} cannot run {_few(missing)}"
+        unheeded = _given(rewrite) - space.settings[rewrite.backend]
+        if unheeded:
+            return f"region {region.name}: {rewrite.backend} has no setting {min(unheeded)!r}"
+        if rewrite.threads is not None and not 1 <= rewrite.threads <= space.max_threads:
+            return (
+                f"region {region.name}: threads={rewrite.threads},"
+                f" expected 1 to {space.max_threads}"
+            )
+    return None
+
+
+def _given(rewrite: Rewrite) -> set[str]:
+    plain = Rewrite(backend=rewrite.backend)
+    names = ("threads", "spin")
+    return {name for name in names if getattr(rewrite, name) != getattr(plain, name)}
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

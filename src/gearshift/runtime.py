@@ -1,0 +1,346 @@
+"""adapt() and the Runtime: a model that can be called as before, and the plan it runs on.
+
+A recipe: joins capture, plan and act. Knows how they fit, not how each works.
+"""
+
+import threading
+import warnings
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any
+
+from torch import Tensor, nn
+
+from gearshift.act.audit import Audit
+from gearshift.act.background import Background, let_go
+from gearshift.act.backends import BACKENDS
+from gearshift.act.compile import fragment_regions, order_for
+from gearshift.act.engines import Engine, discover, parse_engine
+from gearshift.act.executor import (
+    EagerExecutor,
+    Executor,
+    PartialExecutor,
+    WholeExecutor,
+    key_of,
+)
+from gearshift.act.pool import EnginePool
+from gearshift.act.tally import Tallies
+from gearshift.act.variants import Variants, Workshop, explain_refusal
+from gearshift.act.verify import Tolerance
+from gearshift.capture.load import capture
+from gearshift.capture.program import Fragment, Program
+from gearshift.errors import GearshiftError, MemoryLimitError, PlanError, VerifyError
+from gearshift.ir.topology import CALLER, EngineSpec, Topology
+from gearshift.plan import Objective, Plan, Region, Space, check, render
+from gearshift.plan.plan import whole
+
+MAX_DECISIONS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One thing that was decided, why, and what came of it."""
+
+    at_s: float
+    plan: str
+    reason: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes held, each counted once; modelled from the weights each build copies."""
+
+    weight_bytes: int
+    region_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return self.weight_bytes + self.region_bytes
+
+
+def adapt(
+    model: nn.Module | str | Path | Any,
+    example_inputs: Any = None,
+    *,
+    example_kwargs: dict[str, Any] | None = None,
+    objective: Objective | None = None,
+    engines: str | Sequence[str | Engine] = "auto",
+    tolerance: Tolerance | None = None,
+) -> "Runtime":
+    """A drop-in for `model`. Takes the seconds of an export, then serves: eager until `swap`.
+
+    `example_inputs` is a tensor, a tuple of positional arguments or a dict of keyword arguments.
+    `model` may also be a built-in name, `module:factory`, `file.py:factory`, a .pt2 or .onnx file.
+    """
+    program = capture(model, example_inputs, example_kwargs or {})
+    for line in program.uncaptured:
+        warnings.warn(f"not captured, runs as before: {line}", stacklevel=2)
+    return Runtime(
+        program,
+        objective=objective or Objective(),
+        engines=engines,
+        tolerance=tolerance or Tolerance(),
+    )
+
+
+class Runtime:
+    """Calls go to the executor in force, taken by one reference; `swap` puts another there."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        objective: Objective,
+        engines: str | Sequence[str | Engine],
+        tolerance: Tolerance,
+    ) -> None:
+        self.program, self.objective = program, objective
+        self.decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
+        self.faults: dict[str, int] = {}
+        """Failures survived, by engine."""
+        self._start_s = monotonic()
+        self._pool = _open_pool(engines)
+        self._background = Background()
+        self._tallies = Tallies()
+        self._swapping = threading.RLock()
+        self._rebinding = False
+        self._shop = Workshop(
+            open_engine=self._pool.get,
+            background=self._background,
+            tolerance=tolerance,
+            tallies=self._tallies,
+            make_room=self._make_room,
+            weights_changed=self._weights_changed,
+            failed=self._failed,
+        )
+        self._audit = Audit(program.eager, self._background, tolerance, self._caught)
+        self._variants: tuple[Variants, ...] = ()
+        self._eager = self._eager_executor()
+        self._active: Executor = self._eager
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        start_s = perf_counter()
+        executor = self._active
+        result = executor(args, kwargs)
+        if start_s >= self._audit.due_s:
+            self._audit.take(executor.plan, args, kwargs, result)
+        tally = self._tallies.mine()
+        tally.calls += 1
+        tally.total_s += perf_counter() - start_s
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else is asked for, the model answers: parameters(), config, eval()."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.program.eager, name)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+        return self._active.plan
+
+    @property
+    def space(self) -> Space:
+        """What may be decided for this model on this machine."""
+        graph = self.program.graph
+        runnable = {name: frozenset[str]() for name in BACKENDS}
+        for name, backend in BACKENDS.items():
+            for fragment in self.program.fragments:
+                runnable[name] |= backend.runnable(fragment)
+        num_cores = len(self._pool.get(CALLER).spec.cores)
+        rewrites = [r for b in BACKENDS.values() for r in b.rewrites(num_cores) if runnable[b.name]]
+        specs = [spec for spec in self._pool.topology.engines if spec.kind == "cuda"]
+        return Space(
+            graph=graph,
+            engines=self._pool.usable,
+            rewrites=tuple(rewrites),
+            runnable={name: ops for name, ops in runnable.items() if ops or name == "eager"},
+            settings={name: backend.settings for name, backend in BACKENDS.items()},
+            engine_backends={spec.name: frozenset({"eager"}) for spec in specs},
+            max_threads=num_cores,
+        )
+
+    @property
+    def memory(self) -> Memory:
+        held = sum(variant.held_bytes for v in self._variants for variant in v.built)
+        return Memory(weight_bytes=self.program.weight_bytes, region_bytes=held)
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of the time of all calls spent in captured regions; None before the first."""
+        tally = self._tallies.sum()
+        return 1 - tally.outside_s / tally.total_s if tally.total_s > 0 else None
+
+    def swap(self, plan: Plan, reason: str = "asked for") -> None:
+        """Build, verify, then serve on this plan. Calls go on meanwhile; raises and changes nothing
+        if the plan is illegal, cannot be built, does not fit the memory limit, or is wrong."""
+        with self._swapping:
+            try:
+                check(plan, self.space)
+                self._renew_weights()
+                executor, variants = self._build(plan)
+            except GearshiftError as error:
+                self._decide(plan, reason, f"refused: {error}")
+                raise
+            self._put_in_force(executor, variants)
+            worst = max((v.worst_error for v in variants), default=0.0)
+            self._decide(plan, reason, f"serves; verified, worst error {worst:.1g}")
+
+    def explain(self) -> str:
+        """The plan in force, what led to it, what could not be captured."""
+        lines = [render(self.plan, self.program.graph)]
+        memory = self.memory
+        lines.append(
+            f"memory: {memory.weight_bytes / 1e6:.1f} MB weights,"
+            f" {memory.region_bytes / 1e6:.1f} MB in compiled regions (modelled)"
+        )
+        if self.coverage is not None:
+            lines.append(f"captured: {self.coverage:.1%} of the time of all calls")
+        lines += [f"not captured: {line}" for line in self.program.uncaptured]
+        lines += [f"note: {note}" for f in self.program.fragments for note in f.notes]
+        lines += [f"quarantined: {n}: {why}" for n, why in self._pool.quarantined.items()]
+        if self._audit.checked:
+            lines.append(
+                f"live calls checked: {self._audit.checked},"
+                f" worst error {self._audit.worst_error:.1g}"
+            )
+        lines += [f"{d.at_s:8.2f} s  {d.plan}  {d.reason}: {d.outcome}" for d in self.decisions]
+        return "\n".join(lines)
+
+    def settle(self, timeout_s: float | None = None) -> bool:
+        """Waits until nothing is being built in the background; False if it takes longer."""
+        return self._background.settle(timeout_s)
+
+    def close(self) -> None:
+        """Back to eager; engines and threads end. The model can still be called."""
+        with self._swapping:
+            self._put_in_force(self._eager, ())
+        self._background.settle()
+        self._background.close()
+        self._pool.close()
+
+    def __enter__(self) -> "Runtime":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _eager_executor(self) -> EagerExecutor:
+        def refuse(args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
+            first = self.program.by_name.get("")
+            return first and explain_refusal(first, args, kwargs, error)
+
+        return EagerExecutor(whole(self.program.graph), self.program.eager, refuse)
+
+    def _build(self, plan: Plan) -> tuple[Executor, tuple[Variants, ...]]:
+        """An executor whose builds for the example's signature are made and verified."""
+        if plan == self._eager.plan:
+            return self._eager, ()
+        built = []
+        for fragment in self.program.fragments:
+            variants = Variants(fragment, fragment_regions(plan, fragment), self._shop)
+            reuse = [v for old in self._variants for v in old.built]
+            key = key_of(fragment.example)
+            if key is None:
+                raise PlanError("the example inputs need gradients: only the eager plan can serve")
+            variants.build_own(fragment.example, key, reuse)
+            built.append(variants)
+        executors = {v.fragment.name: v.executor for v in built}
+        if self.program.skeleton is None:
+            return WholeExecutor(plan, executors[""]), tuple(built)
+        partial = PartialExecutor(plan, executors, self.program.skeleton, self._tallies)
+        return partial, tuple(built)
+
+    def _put_in_force(self, executor: Executor, variants: tuple[Variants, ...]) -> None:
+        held: list[Any] = [self._active]
+        old = self._variants
+        self._active, self._variants = executor, variants
+        self._audit.watch(not isinstance(executor, EagerExecutor))
+        if old:
+            self._background.submit(lambda: let_go(held, lambda: [v.release() for v in old]))
+
+    def _make_room(self, fragment: Fragment, regions: Sequence[Region]) -> None:
+        limit = self.objective.memory_limit
+        if limit is None:
+            return
+        need = 0
+        ready = {r for v in self._variants for built in v.built for r in built.regions}
+        for region in [region for region in regions if region not in ready]:
+            backend, order = order_for(fragment, region, self._pool.get(region.engine))
+            need += backend.held_bytes(order)
+        total = self.memory.total_bytes + need
+        if total > limit:
+            raise MemoryLimitError(
+                f"the limit is {limit / 1e6:.0f} MB; while this plan is built"
+                f" {total / 1e6:.0f} MB would be held"
+            )
+
+    def _renew_weights(self) -> None:
+        """Look at the weights again if they are no longer those captured."""
+        if all(fragment.watch.unchanged() for fragment in self.program.fragments):
+            return
+        fragments = tuple(fragment.rebound() for fragment in self.program.fragments)
+        self.program = replace(self.program, fragments=fragments)
+
+    def _weights_changed(self) -> None:
+        """Calls run eagerly, on the new weights, until the plan is built anew from them."""
+        if not self._rebinding:
+            self._rebinding = True
+            self._background.submit(self._rebind)
+
+    def _rebind(self) -> None:
+        plan = self.plan
+        try:
+            self._put_in_force(self._eager, ())
+            if not any(fragment.watch.training() for fragment in self.program.fragments):
+                self.swap(plan, "weights changed")
+        finally:
+            self._rebinding = False
+
+    def _failed(self, variants: Variants, region: Region, error: Exception) -> None:
+        """A step raised; the call is being run again eagerly. Later calls avoid the culprit."""
+        self.faults[region.engine] = self.faults.get(region.engine, 0) + 1
+        plan = self.plan
+        if variants not in self._variants:
+            return
+        text = f"{type(error).__name__}: {str(error)[:200]}"
+        self._put_in_force(self._eager, ())
+        self._decide(plan, f"region {region.name} failed on {region.engine}", text)
+        if region.engine == CALLER:
+            return
+        self._pool.quarantine(region.engine, text)
+        moved = tuple(
+            replace(r, engine=CALLER) if r.engine == region.engine else r for r in plan.regions
+        )
+        reason = f"engine {region.engine} is quarantined"
+        self._background.submit(lambda: self.swap(Plan(regions=moved), reason))
+
+    def _caught(self, plan: Plan, difference: VerifyError) -> None:
+        """A live call's result differed: the plan that gave it must not serve."""
+        with self._swapping:
+            if self.plan == plan:
+                self._put_in_force(self._eager, ())
+        self._decide(plan, "a live call was checked", f"rolled back: {difference}")
+
+    def _decide(self, plan: Plan, reason: str, outcome: str) -> None:
+        at_s = monotonic() - self._start_s
+        decision = Decision(at_s=at_s, plan=plan.fingerprint, reason=reason, outcome=outcome)
+        self.decisions.append(decision)
+
+
+def _open_pool(engines: str | Sequence[str | Engine]) -> EnginePool:
+    if engines == "auto":
+        return EnginePool(discover())
+    given = [engines] if isinstance(engines, str) else list(engines)
+    names = [CALLER, *(e for e in given if isinstance(e, str) and e != CALLER)]
+    specs: tuple[EngineSpec, ...] = tuple(parse_engine(name) for name in names)
+    pool = EnginePool(Topology(engines=specs))
+    for engine in given:
+        if not isinstance(engine, str):
+            pool.add(engine)
+    return pool
