@@ -1,4 +1,4 @@
-"""Gearshift runs a PyTorch model and keeps changing how it runs, while its outputs stay the same."""
+"""Runs a PyTorch model and keeps changing how it runs, while its outputs stay the same."""
 
 from gearshift.act.verify import Tolerance
 from gearshift.errors import GearshiftError

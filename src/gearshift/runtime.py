@@ -12,11 +12,12 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
+from torch.export import ExportedProgram
 
 from gearshift.act.audit import Audit
-from gearshift.act.background import Background, let_go
 from gearshift.act.backends import BACKENDS
+from gearshift.act.background import Background, let_go
 from gearshift.act.compile import fragment_regions, order_for
 from gearshift.act.engines import Engine, discover, parse_engine
 from gearshift.act.executor import (
@@ -62,13 +63,30 @@ class Memory:
         return self.weight_bytes + self.region_bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    executor: Executor
+    variants: tuple[Variants, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.executor(args, kwargs)
+
+    @property
+    def worst_error(self) -> float:
+        return max((v.worst_error for v in self.variants), default=0.0)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(built.held_bytes for v in self.variants for built in v.built)
+
+
 def adapt(
-    model: nn.Module | str | Path | Any,
+    model: nn.Module | ExportedProgram | Program | str | Path,
     example_inputs: Any = None,
     *,
     example_kwargs: dict[str, Any] | None = None,
     objective: Objective | None = None,
-    engines: str | Sequence[str | Engine] = "auto",
+    engines: str | Sequence[str | Engine] | EnginePool = "auto",
     tolerance: Tolerance | None = None,
 ) -> "Runtime":
     """A drop-in for `model`. Takes the seconds of an export, then serves: eager until `swap`.
@@ -95,15 +113,17 @@ class Runtime:
         program: Program,
         *,
         objective: Objective,
-        engines: str | Sequence[str | Engine],
+        engines: str | Sequence[str | Engine] | EnginePool,
         tolerance: Tolerance,
     ) -> None:
-        self.program, self.objective = program, objective
+        self.program, self.objective, self.tolerance = program, objective, tolerance
         self.decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
         self.faults: dict[str, int] = {}
         """Failures survived, by engine."""
         self._start_s = monotonic()
         self._pool = _open_pool(engines)
+        self._owns_pool = self._pool is not engines
+        self.open_engine = self._pool.get
         self._background = Background()
         self._tallies = Tallies()
         self._swapping = threading.RLock()
@@ -181,15 +201,20 @@ class Runtime:
         if the plan is illegal, cannot be built, does not fit the memory limit, or is wrong."""
         with self._swapping:
             try:
-                check(plan, self.space)
-                self._renew_weights()
-                executor, variants = self._build(plan)
+                prepared = self.prepare(plan)
             except GearshiftError as error:
                 self._decide(plan, reason, f"refused: {error}")
                 raise
-            self._put_in_force(executor, variants)
-            worst = max((v.worst_error for v in variants), default=0.0)
-            self._decide(plan, reason, f"serves; verified, worst error {worst:.1g}")
+            self._put_in_force(prepared.executor, prepared.variants)
+            self._decide(plan, reason, f"serves; verified, worst error {prepared.worst_error:.1g}")
+
+    def prepare(self, plan: Plan) -> "Prepared":
+        """The plan checked, built and verified, ready to be called, but not in force."""
+        with self._swapping:
+            check(plan, self.space)
+            self._renew_weights()
+            executor, variants = self._build(plan)
+            return Prepared(executor=executor, variants=variants)
 
     def explain(self) -> str:
         """The plan in force, what led to it, what could not be captured."""
@@ -222,7 +247,8 @@ class Runtime:
             self._put_in_force(self._eager, ())
         self._background.settle()
         self._background.close()
-        self._pool.close()
+        if self._owns_pool:
+            self._pool.close()
 
     def __enter__(self) -> "Runtime":
         return self
@@ -262,7 +288,7 @@ class Runtime:
         self._active, self._variants = executor, variants
         self._audit.watch(not isinstance(executor, EagerExecutor))
         if old:
-            self._background.submit(lambda: let_go(held, lambda: [v.release() for v in old]))
+            self._background.submit(lambda: let_go(held, [v.release for v in old]))
 
     def _make_room(self, fragment: Fragment, regions: Sequence[Region]) -> None:
         limit = self.objective.memory_limit
@@ -333,7 +359,9 @@ class Runtime:
         self.decisions.append(decision)
 
 
-def _open_pool(engines: str | Sequence[str | Engine]) -> EnginePool:
+def _open_pool(engines: str | Sequence[str | Engine] | EnginePool) -> EnginePool:
+    if isinstance(engines, EnginePool):
+        return engines
     if engines == "auto":
         return EnginePool(discover())
     given = [engines] if isinstance(engines, str) else list(engines)

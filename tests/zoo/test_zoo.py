@@ -32,7 +32,7 @@ def exported(name: str) -> ExportedProgram:
     """The model exported from two rows, every dimension left for export to decide."""
     model, inputs = built(name)
     example = rows(inputs, 2)
-    every_dim = tuple({dim: Dim.AUTO for dim in range(x.dim())} for x in example)
+    every_dim = tuple(dict.fromkeys(range(x.dim()), Dim.AUTO) for x in example)
     return export(model, example, dynamic_shapes=every_dim, strict=False)
 
 

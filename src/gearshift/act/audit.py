@@ -44,9 +44,7 @@ class Audit:
         self._early = EARLY_CHECKS
         self.due_s = perf_counter() if on else float("inf")
 
-    def take(
-        self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-    ) -> None:
+    def take(self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Keeps copies, since the caller owns inputs and outputs from here on."""
         self.due_s = float("inf")
         copies = pytree.tree_map(_copy, (args, kwargs, result))

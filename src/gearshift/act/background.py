@@ -1,4 +1,4 @@
-"""One thread for work no call may wait for: building, checking, letting go of what is no longer used.
+"""One thread for work no call may wait for: building, checking, letting go.
 
 Must not know what the work is.
 """
@@ -7,7 +7,7 @@ import ctypes
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic, sleep
@@ -73,7 +73,7 @@ class Background:
             log.exception("background work failed")
 
 
-def let_go(held: list[Any], release: Callable[[], None]) -> None:
+def let_go(held: list[Any], releases: Sequence[Callable[[], None]]) -> None:
     """Waits until no call uses the one thing in the list, then frees here rather than in a call.
 
     ONNX Runtime's memory goes back to the system only when the allocator is told to trim.
@@ -83,7 +83,8 @@ def let_go(held: list[Any], release: Callable[[], None]) -> None:
         if monotonic() > deadline_s:
             return
         sleep(0.002)
-    release()
+    for release in releases:
+        release()
     held.clear()
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

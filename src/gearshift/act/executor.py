@@ -81,8 +81,9 @@ class FragmentExecutor:
         values = [*leaves, *steps.rest]
         position = 0
         try:
-            for position, step in enumerate(steps.run):
+            for step in steps.run:
                 step(values)
+                position += 1
         except Exception as error:
             return self.aside.failed(self, args, kwargs, steps.regions[position], error)
         return self.unflatten([values[i] for i in steps.outputs])

@@ -1,4 +1,4 @@
-"""The hot path's pieces: a plan for one signature as a flat tuple of bound steps over a list of values.
+"""The hot path's pieces: a plan for one signature as a flat tuple of bound steps.
 
 No logging, no look-ups by name, no lock in here.
 """
@@ -16,7 +16,7 @@ Step = Callable[[list[Any]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """Values live in one list: the call's leaves first, then `rest` (sizes and constants filled in)."""
+    """Values live in one list: the call's leaves, then `rest`, with sizes and constants set."""
 
     run: tuple[Step, ...]
     regions: tuple[int, ...]
@@ -53,7 +53,7 @@ def bind(
         else:
             start, finish = _there(engine, built_region.run, reads, writes)
             steps.append((start, index))
-            waiting.update({name: (finish, index) for name in built_region.outputs})
+            waiting.update(dict.fromkeys(built_region.outputs, (finish, index)))
     wait_for(list(waiting))
     return tuple(step for step, _ in steps), tuple(index for _, index in steps)
 
@@ -82,7 +82,7 @@ def _there(
     reads: tuple[int, ...],
     writes: tuple[int, ...],
 ) -> tuple[Step, Step]:
-    """Starts on another engine, leaving the job where the first result will be; then takes it in."""
+    """Starts on another engine, leaving the job where the first result will be; then takes it."""
     first = writes[0]
 
     def start(values: list[Any]) -> None:

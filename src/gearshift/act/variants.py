@@ -1,4 +1,4 @@
-"""A fragment's builds for the signatures that come: which exist, which are worth making, what to do else.
+"""A fragment's builds for the signatures that come: which exist, which are worth making.
 
 Runs beside the hot path: only calls whose signature is not yet known, or that failed, come here.
 """
@@ -61,9 +61,7 @@ class Variants:
     def build_own(self, leaves: Sequence[Any], key: Key, reuse: Sequence[Variant] = ()) -> None:
         """A build for exactly this signature; it serves from here on."""
         self.shop.make_room(self.fragment, self.regions)
-        variant = build_variant(
-            self.fragment, self.regions, leaves, self.shop.open_engine, reuse
-        )
+        variant = build_variant(self.fragment, self.regions, leaves, self.shop.open_engine, reuse)
         self._admit(variant, leaves)
         self._own[key] = self.executor.table[key] = variant.steps(leaves)
 

@@ -19,7 +19,7 @@ from gearshift.errors import VerifyError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How far a plan may be off, relative to the output's largest magnitude. Whole numbers: not at all."""
+    """How far off, relative to the output's largest magnitude. Whole numbers: not at all."""
 
     single: float = 1e-4
     double: float = 1e-8
@@ -35,7 +35,7 @@ class Tolerance:
 
 
 def error_between(expected: Any, got: Any) -> float:
-    """Relative to the largest finite magnitude expected; infinite if they are not even comparable."""
+    """Relative to the largest finite magnitude expected; infinite if they cannot be compared."""
     if not isinstance(expected, Tensor) or not isinstance(got, Tensor):
         return 0.0 if type(expected) is type(got) and expected == got else float("inf")
     if expected.shape != got.shape or expected.dtype != got.dtype:
@@ -85,7 +85,7 @@ def compare(expected: Any, got: Any, tolerance: Tolerance, what: str, share: flo
 
 
 def verify(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> float:
-    """Random inputs of this signature, through the model, through each region, through all of them."""
+    """Random inputs of this signature through the model, each region, and all of them."""
     worst = 0.0
     for drawn in samples(variant.fragment, leaves):
         expected = variant.fragment.call_eager(drawn)

@@ -19,7 +19,7 @@ MAX_RANK = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """What was captured at one place of the arguments: a tensor's dtype and shape, or a constant."""
+    """What was captured at one place of the arguments: a tensor's form, or a constant."""
 
     name: str
     dtype: torch.dtype | None = None
@@ -85,15 +85,15 @@ def leaf_names(
     """A readable name for each leaf: `input_ids`, `pair[0]`, `batch['x']`."""
     given = list(signature.parameters) if signature is not None else []
     paths, _ = pytree.tree_flatten_with_path(canonical(signature, args, kwargs))
-    names = []
-    for path, _ in paths:
-        group, *rest = path
-        first, *inner = rest
-        key = first.idx if isinstance(first, pytree.SequenceKey) else first.key
-        if group.idx == 0:
-            key = given[key] if key < len(given) else f"argument {key}"
-        names.append(str(key) + pytree.keystr(tuple(inner)))
-    return names
+    return [_leaf_name(given, path) for path, _ in paths]
+
+
+def _leaf_name(parameters: list[str], path: tuple[Any, ...]) -> str:
+    group, first, *inner = path
+    key = first.idx if group.idx == 0 else first.key
+    if group.idx == 0:
+        key = parameters[key] if key < len(parameters) else f"argument {key}"
+    return str(key) + pytree.keystr(tuple(inner))
 
 
 def why_unlike(expected: Sequence[Leaf], leaves: Sequence[Any] | None) -> str | None:
@@ -157,8 +157,8 @@ class Sizes:
         for symbol, size in bound.items():
             low, high = self.ranges.get(symbol, (0, 2**63))
             if not (low <= size <= high or (lone and size == 1)):
-                leaf, dim = self.reads[symbol]
-                where = f"{expected[leaf].name}: dimension {dim} is {size}"
+                index, dim = self.reads[symbol]
+                where = f"{expected[index].name}: dimension {dim} is {size}"
                 return f"{where}, captured for {low} to {high if high < 2**62 else 'any'}"
         for leaf, value in zip(expected, leaves, strict=True):
             for want, have in zip(leaf.shape, getattr(value, "shape", ()), strict=False):

@@ -101,7 +101,7 @@ def capture_fragment(
         example=tuple(example),
         reference=captured.reference,
         fx=captured,
-        onnx=onnx and onnx.attach(captured),
+        onnx=None if onnx is None else onnx.attach(captured),
         notes=tuple(notes),
     )
 
@@ -122,7 +122,9 @@ def _refuse_unfit_inputs(example: Sequence[Any]) -> None:
         if leaf.layout != torch.strided or leaf.is_quantized or type(leaf) not in PLAIN:
             raise CaptureError(f"an example input is a {type(leaf).__name__} of {leaf.layout}")
         if leaf.device.type != "cpu":
-            raise CaptureError(f"an example input is on {leaf.device}; engines move it, keep it on cpu")
+            raise CaptureError(
+                f"an example input is on {leaf.device}; engines move it, keep it on cpu"
+            )
 
 
 PLAIN = (Tensor, nn.Parameter, nn.Buffer)
@@ -131,7 +133,7 @@ PLAIN = (Tensor, nn.Parameter, nn.Buffer)
 def _export(flat: Flat, tensors: list[Tensor]) -> ExportedProgram:
     """With every size free if that works, else with the sizes of the example."""
     wide = _widened(flat, tensors)
-    free = {"tensors": tuple({dim: Dim.AUTO for dim in range(t.dim())} for t in wide)}
+    free = {"tensors": tuple(dict.fromkeys(range(t.dim()), Dim.AUTO) for t in wide)}
     try:
         return _try_export(flat, wide, free)
     except Exception as error:
@@ -186,10 +188,11 @@ def _is_random(node: torch.fx.Node) -> bool:
     """By torch's own tag, unless its dropout is switched off."""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
-    given = dict(zip((a.name for a in node.target._schema.arguments), node.args, strict=False))  # type: ignore[union-attr]
-    given.update(node.kwargs)
-    if "dropout_p" in [argument.name for argument in node.target._schema.arguments]:  # type: ignore[union-attr]
-        return given.get("dropout_p", 0.0) != 0.0
+    target: Any = node.target
+    names = [argument.name for argument in target._schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    if "dropout_p" in names:
+        return bool(given.get("dropout_p", 0.0))
     return given.get("train", True) is not False
 
 
@@ -197,7 +200,10 @@ def _user_line(error: BaseException) -> str | None:
     """The innermost frame outside torch and this package."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
-        if not frame.filename.startswith((*LIBRARIES, "<")) and "/lib/python3" not in frame.filename:
+        if (
+            not frame.filename.startswith((*LIBRARIES, "<"))
+            and "/lib/python3" not in frame.filename
+        ):
             return f"{frame.filename}:{frame.lineno}"
     return None
 
@@ -208,7 +214,9 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {first[:300]}"
 
 
-def _leaves(names: Sequence[str], example: Sequence[Any], inputs: Sequence[Any]) -> tuple[Leaf, ...]:
+def _leaves(
+    names: Sequence[str], example: Sequence[Any], inputs: Sequence[Any]
+) -> tuple[Leaf, ...]:
     values = iter(inputs)
     leaves = []
     for name, given in zip(names, example, strict=True):
@@ -243,7 +251,7 @@ def _outputs(results: Sequence[Any], values: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _slots(flat: Flat, weights: Mapping[str, str]) -> dict[str, tuple[dict[str, Any], str]]:
-    """For each weight the dictionary and key where the module keeps it, so that it is found anew."""
+    """For each weight the dictionary and key where the module keeps it."""
     slots = {}
     for value, target in weights.items():
         path, _, key = target.rpartition(".")

@@ -127,8 +127,7 @@ class _Reader:
         if node.op == "placeholder":
             self._placeholder(node, name)
         elif node.op == "output":
-            results = node.args[0]
-            assert isinstance(results, tuple | list)
+            results: Any = node.args[0]
             self.outputs = tuple(self.prefix + result.name for result in results)
         elif node.op != "call_function":
             raise CaptureError(f"the graph has a {node.op}", node.format_node())

@@ -157,7 +157,8 @@ def _import(source: str) -> Any:
     if not path.is_file():
         raise ModelError(f"no file {source!r}")
     spec = importlib.util.spec_from_file_location(f"gearshift_user_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:

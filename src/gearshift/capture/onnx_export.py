@@ -38,6 +38,7 @@ def convert(exported: ExportedProgram) -> tuple[ExportedProgram, "OnnxExport | N
         reason = _innermost(error)
         return exported.run_decompositions({}), None, [f"no ONNX form: {reason}"]
     assert converted is not None
+    assert converted.exported_program is not None
     return converted.exported_program, OnnxExport(model=converted.model), []
 
 

@@ -1,4 +1,4 @@
-"""An .onnx file -> a Program. It has no eager form: its reference is ONNX Runtime, optimisations off.
+"""An .onnx file -> a Program. Its eager form, the reference, is ONNX Runtime unoptimised.
 
 Must not know what is done with it.
 """
@@ -24,13 +24,19 @@ from gearshift.ir.kinds import ONNX_KINDS, OTHER
 try:
     import onnx
     import onnxruntime
-    from onnx import numpy_helper
+    from onnx import inliner, numpy_helper
 
-    from gearshift.capture.onnx_graph import ELEMENT_TYPES, OnnxGraph, constant_array, outer_reads
+    from gearshift.capture.onnx_graph import (
+        ELEMENT_TYPES,
+        UNKNOWN,
+        OnnxGraph,
+        constant_array,
+        outer_reads,
+    )
 except ImportError:
     raise MissingExtraError("onnx", "an .onnx model") from None
 
-DTYPES = {element: name for name, element in ELEMENT_TYPES.items()}
+DTYPES: dict[int, str] = {element: name for name, element in ELEMENT_TYPES.items()}
 EXAMPLE_SIZE = 2
 """For a dimension the file leaves open."""
 
@@ -65,7 +71,8 @@ def capture_onnx(path: Path) -> Program:
         opset=tuple(model.opset_import),
         runnable=frozenset(op.name for op in graph.ops),
     )
-    return Program(fragments=(_fragment(graph, form, leaves, example, reference, weights),), eager=reference, reference_name="reference")
+    fragment = _fragment(graph, form, leaves, example, reference, weights)
+    return Program(fragments=(fragment,), eager=reference, reference_name="reference")
 
 
 def _fragment(
@@ -158,7 +165,7 @@ def _read(path: Path) -> "onnx.ModelProto":
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(f"{str(path)!r} is no valid ONNX model: {lines[0][:200]}") from error
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        model = inliner.inline_local_functions(model)
     for tensor in model.graph.input:
         if tensor.type.tensor_type.elem_type not in DTYPES:
             raise ModelError(f"{str(path)!r}: input {tensor.name} is no tensor of a known type")
@@ -182,9 +189,8 @@ def _leaf(value: "onnx.ValueInfoProto") -> Leaf:
             shape.append(dim.dim_value)
         else:
             shape.append(_identifier(dim.dim_param or f"{value.name}_{index}"))
-    return Leaf(
-        name=_identifier(value.name), dtype=getattr(torch, DTYPES[tensor.elem_type]), shape=tuple(shape)
-    )
+    dtype = getattr(torch, DTYPES[tensor.elem_type])
+    return Leaf(name=value.name, dtype=dtype, shape=tuple(shape))
 
 
 def _identifier(name: str) -> str:
@@ -217,7 +223,9 @@ def _values(
         found = reference.values(example, [*reference._names, *names], {})
     except Exception as error:
         lines = str(error).strip().splitlines()
-        raise ModelError(f"{str(path)!r} does not run on an example input: {lines[0][:200]}") from error
+        raise ModelError(
+            f"{str(path)!r} does not run on an example input: {lines[0][:200]}"
+        ) from error
     return {name: value.numpy() for name, value in found.items()}
 
 
@@ -228,7 +236,7 @@ def _value(name: str, array: Any, shape: Sequence[int | str] | None = None) -> V
 
 def _open(array: np.ndarray) -> tuple[str, ...]:
     """Inside the graph only the rank is known for sure."""
-    return tuple(f"?{index}" for index in range(array.ndim))
+    return tuple(f"{UNKNOWN}{index}" for index in range(array.ndim))
 
 
 def _ops(nodes: Sequence[Any]) -> tuple[Op, ...]:

@@ -16,6 +16,8 @@ from gearshift.ir.graph import Graph
 from gearshift.ir.region import boundary
 
 INLINE_BYTES = 1024
+UNKNOWN = "?"
+"""Begins the text of a dimension nothing is known about."""
 ELEMENT_TYPES = {
     "float32": onnx.TensorProto.FLOAT,
     "float64": onnx.TensorProto.DOUBLE,
@@ -69,9 +71,7 @@ class OnnxGraph:
         for name, onnx_name in outputs.items():
             if onnx_name not in made:  # an input, a weight, or another value under a second name
                 outputs[name] = f"{onnx_name}__out"
-                model.graph.node.append(
-                    helper.make_node("Identity", [onnx_name], [outputs[name]])
-                )
+                model.graph.node.append(helper.make_node("Identity", [onnx_name], [outputs[name]]))
                 read.append(onnx_name)
         model.graph.output.extend(self._output(name, o) for name, o in outputs.items())
         weights, arrays = self._add_initializers(model, read, made | fed.keys())
@@ -116,7 +116,7 @@ class OnnxGraph:
 
     def _input(self, name: str, onnx_name: str, shapes: Shapes | None) -> onnx.ValueInfoProto:
         value = self.graph.values[name]
-        shape = value.shape if shapes is None else shapes[name]
+        shape = shapes[name] if shapes is not None else [_dim(size) for size in value.shape]
         return helper.make_tensor_value_info(onnx_name, ELEMENT_TYPES[value.dtype], shape)
 
     def _output(self, name: str, onnx_name: str) -> onnx.ValueInfoProto:
@@ -157,16 +157,20 @@ def outer_reads(node: onnx.NodeProto) -> Iterable[str]:
 
 
 def constant_array(node: onnx.NodeProto) -> np.ndarray | None:
-    """What a Constant node holds; None for any other node, or a constant that is no plain tensor."""
+    """What a Constant node holds; None for any other node, or what is no plain tensor."""
     if node.op_type != "Constant" or node.domain:
         return None
     (attribute,) = node.attribute
     value = helper.get_attribute_value(attribute)
     if attribute.name == "value":
         return numpy_helper.to_array(value)
-    kinds = {"value_int": np.int64, "value_ints": np.int64}
+    kinds: dict[str, type] = {"value_int": np.int64, "value_ints": np.int64}
     kinds |= {"value_float": np.float32, "value_floats": np.float32}
     return np.array(value, kinds[attribute.name]) if attribute.name in kinds else None
+
+
+def _dim(size: int | str) -> int | str | None:
+    return None if isinstance(size, str) and size.startswith(UNKNOWN) else size
 
 
 def _scalar(name: str) -> onnx.ValueInfoProto:
@@ -175,7 +179,9 @@ def _scalar(name: str) -> onnx.ValueInfoProto:
 
 def _external(name: str, dtype: str, shape: Sequence[int | str]) -> onnx.TensorProto:
     """A tensor whose data a backend is handed apart; `weights` is no file."""
-    tensor = onnx.TensorProto(name=name, data_type=ELEMENT_TYPES[dtype], dims=[int(d) for d in shape])
+    tensor = onnx.TensorProto(
+        name=name, data_type=ELEMENT_TYPES[dtype], dims=[int(d) for d in shape]
+    )
     tensor.data_location = onnx.TensorProto.EXTERNAL
     length = int(np.prod(tensor.dims)) * np.dtype(dtype).itemsize
     for key, text in (("location", "weights"), ("offset", "0"), ("length", str(length))):

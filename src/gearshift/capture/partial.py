@@ -54,9 +54,7 @@ def capture_parts(
     return fragments, reasons
 
 
-def _visit(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Visit]:
+def _visit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Visit]:
     """One run of the example: what each submodule was first called with, and how long it took."""
     visits: dict[str, Visit] = {}
     starts: dict[str, float] = {}
@@ -71,9 +69,7 @@ def _visit(
     return visits
 
 
-def _hooks(
-    model: nn.Module, visits: dict[str, Visit], starts: dict[str, float]
-) -> Iterator[Any]:
+def _hooks(model: nn.Module, visits: dict[str, Visit], starts: dict[str, float]) -> Iterator[Any]:
     for path, module in model.named_modules():
 
         def before(_: Any, args: Any, kwargs: Any, path: str = path) -> None:
@@ -110,7 +106,7 @@ class StandIn(nn.Module):
 def skeleton(
     model: nn.Module, fragments: list[Fragment]
 ) -> Callable[[Callable[[str], Callable[..., Any]]], nn.Module]:
-    """Makes shells: the model's modules, sharing weights and state, with stand-ins for fragments."""
+    """Makes shells: the model's modules, sharing all state, with stand-ins for fragments."""
     paths = {fragment.name for fragment in fragments}
 
     def shell(serve: Callable[[str], Callable[..., Any]]) -> nn.Module:

@@ -43,7 +43,8 @@ class FxForm(Protocol):
 class OnnxForm(Protocol):
     """Cuts a region as an `OnnxBody`: a ModelProto without weights, and which weights it wants."""
 
-    runnable: frozenset[str]
+    @property
+    def runnable(self) -> frozenset[str]: ...
 
     def cut(self, ops: Sequence[str], shapes: Shapes | None, sizes: SizeValues | None) -> Cut: ...
 

@@ -23,7 +23,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One node of the captured graph. `form` is its target and arguments, operands as %0, %1, ..."""
+    """One node of the captured graph. `form` is its target and arguments, operands as %0, %1."""
 
     name: str
     kind: str
@@ -37,7 +37,7 @@ class Op:
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """Ops in an order in which they can run; weights are values nobody produces and no caller gives.
+    """Ops in an order in which they can run. Weights are values nobody makes and no caller gives.
 
     Not slotted: the look-ups below are made once, on first use.
     """

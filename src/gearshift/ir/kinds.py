@@ -1,6 +1,6 @@
 """One small set of op kinds, into which ATen's and ONNX's names both map.
 
-Legality is written once, against kinds. A name not listed is `other`, which nothing may assume about.
+Legality is written once, against kinds. A name not listed is `other`: assume nothing.
 """
 
 LINEAR, MATMUL, CONV, ATTENTION = "linear", "matmul", "conv", "attention"

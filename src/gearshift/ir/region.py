@@ -42,7 +42,7 @@ def _leaves(graph: Graph, value: str, members: Collection[str]) -> bool:
 def run_order(graph: Graph, regions: Sequence[Sequence[str]]) -> tuple[int, ...] | None:
     """An order in which the regions can run, or None if two of them wait for each other."""
     home = {name: index for index, ops in enumerate(regions) for name in ops}
-    sorter: TopologicalSorter[int] = TopologicalSorter({i: () for i in range(len(regions))})
+    sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(regions)), ()))
     for op in graph.ops:
         for operand in op.operands:
             maker = graph.producer.get(operand)

@@ -10,7 +10,7 @@ CALLER = "caller"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
-    """`caller` is the thread that calls the model; the others are named as in plans: cpu:0, cuda:0."""
+    """`caller` is the thread that calls the model; others are named cpu:0, cpu:0-1, cuda:0."""
 
     name: str
     kind: str

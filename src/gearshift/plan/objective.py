@@ -24,8 +24,12 @@ class Objective:
         weights = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "memory_limit"}
         for name, weight in weights.items():
             if not (isinstance(weight, int | float) and math.isfinite(weight) and weight >= 0):
-                raise UsageError(f"Objective({name}={weight!r}): a weight is a number of at least 0")
+                raise UsageError(
+                    f"Objective({name}={weight!r}): a weight is a number of at least 0"
+                )
         if sum(weights.values()) == 0:
             raise UsageError("Objective: at least one weight must be above 0")
         if self.memory_limit is not None and self.memory_limit <= 0:
-            raise UsageError(f"Objective(memory_limit={self.memory_limit!r}): expected bytes above 0")
+            raise UsageError(
+                f"Objective(memory_limit={self.memory_limit!r}): expected bytes above 0"
+            )

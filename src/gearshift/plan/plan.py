@@ -50,7 +50,7 @@ class Move(Protocol):
 
 
 def ordered(graph: Graph, regions: tuple[Region, ...]) -> Plan:
-    """The canonical form: ops in graph order, regions by their first op, so equal plans compare equal."""
+    """The canonical form, so that equal plans compare equal: ops and regions in graph order."""
     sort = graph.position.__getitem__
     tidy = [replace(r, ops=tuple(sorted(r.ops, key=sort))) for r in regions]
     return Plan(regions=tuple(sorted(tidy, key=lambda r: sort(r.name))))

@@ -66,10 +66,10 @@ def _region(entry: Any, graph: Graph) -> Region:
     engine = entry.get("engine", CALLER)
     if not isinstance(engine, str):
         raise PlanError(f"an engine is a name such as 'caller' or 'cpu:0', not {engine!r}")
-    return Region(ops=tuple(ops), engine=engine, rewrite=_rewrite(entry.get("rewrite", {})))
+    return Region(ops=tuple(ops), engine=engine, rewrite=parse_rewrite(entry.get("rewrite", {})))
 
 
-def _rewrite(entry: Any) -> Rewrite:
+def parse_rewrite(entry: Any) -> Rewrite:
     if isinstance(entry, str):
         return Rewrite(backend=entry)
     if not isinstance(entry, dict):

@@ -3,13 +3,13 @@
 A backend of your own: write a class as in `protocol.py`, then `register(YourBackend())`.
 """
 
+from gearshift.act.backends.check import check_backend
 from gearshift.act.backends.eager import EagerBackend
 from gearshift.act.backends.inductor import InductorBackend
 from gearshift.act.backends.null import NullBackend
 from gearshift.act.backends.onnxruntime import OnnxRuntimeBackend
 from gearshift.act.backends.openvino import OpenVinoBackend
 from gearshift.act.backends.protocol import Backend, Executable, Order
-from gearshift.act.backends.check import check_backend
 
 __all__ = [
     "BACKENDS",

@@ -31,7 +31,9 @@ def check_backend(backend: Backend, fragment: Fragment) -> None:
             sizes=sizes,
         )
         built = backend.build(order)
-        assert built.held_bytes == backend.held_bytes(order), "held_bytes tells the truth beforehand"
+        assert built.held_bytes == backend.held_bytes(order), (
+            "held_bytes tells the truth beforehand"
+        )
         outputs = built.run(*(values[name] for name in built.inputs))
         kept = [output.clone() for output in outputs]
         built.run(*(torch.zeros_like(values[name]) for name in built.inputs))

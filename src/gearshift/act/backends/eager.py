@@ -1,4 +1,4 @@
-"""The region as PyTorch itself runs it, op by op.
+"""The region as PyTorch itself runs it, op by op; of an .onnx model, unoptimised.
 
 Must not know other backends.
 """
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gearshift.act.backends.onnxruntime import build_session
 from gearshift.act.backends.protocol import Executable, Order
 from gearshift.capture.program import Fragment
 from gearshift.plan.rewrite import Rewrite
@@ -19,22 +20,24 @@ class EagerBackend:
     any_shape = True
 
     def runnable(self, fragment: Fragment) -> frozenset[str]:
-        return frozenset(op.name for op in fragment.graph.ops) if fragment.fx else frozenset()
+        return frozenset(op.name for op in fragment.graph.ops)
 
     def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
         return (Rewrite(backend=self.name),)
 
     def held_bytes(self, order: Order) -> int:
-        return 0 if order.device.type == "cpu" else order.weight_bytes
+        shared = order.fragment.fx is not None and order.device.type == "cpu"
+        return 0 if shared else order.weight_bytes
 
     def build(self, order: Order) -> Executable:
-        assert order.fragment.fx is not None
+        if order.fragment.fx is None:
+            return build_session(order, self.held_bytes(order), optimise=False)
         cut = order.fragment.fx.cut(order.ops, order.sizes)
         weights = tuple(order.fragment.weights[name].to(order.device) for name in cut.weights)
         forward = cut.body.forward
 
         def run(*inputs: Tensor) -> Sequence[Tensor]:
-            return forward(*inputs, *weights)  # type: ignore[no-any-return]
+            return forward(*inputs, *weights)
 
         return Executable(
             run=run if order.device.type == "cpu" else _there_and_back(run, order.device),

@@ -41,7 +41,8 @@ class InductorBackend:
         return 0
 
     def build(self, order: Order) -> Executable:
-        assert order.fragment.fx is not None and order.shapes is not None
+        assert order.fragment.fx is not None
+        assert order.shapes is not None
         cut = order.fragment.fx.cut(order.ops, order.sizes)
         weights = tuple(order.fragment.weights[name].contiguous() for name in cut.weights)
         values = order.fragment.graph.values
@@ -50,7 +51,7 @@ class InductorBackend:
         artefact = _compile(cut.body, inputs, order.threads)
 
         def run(*given: Tensor) -> Sequence[Tensor]:
-            return artefact(*[tensor.contiguous() for tensor in given], *weights)  # type: ignore[no-any-return]
+            return artefact(*[tensor.contiguous() for tensor in given], *weights)
 
         return Executable(
             run=run,

@@ -9,6 +9,7 @@ import pickle
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
 
@@ -28,7 +29,7 @@ def main(request: str, result: str) -> None:
     torch._inductor.config.cpp.threads = threads
     mode = FakeTensorMode(shape_env=ShapeEnv())
     real = [torch.empty(shape, dtype=dtype) for shape, dtype in inputs]
-    examples = [mode.from_tensor(tensor, static_shapes=True) for tensor in real]
+    examples: list[Any] = [mode.from_tensor(tensor, static_shapes=True) for tensor in real]
     with torch.no_grad():
         artefact = torch._inductor.standalone_compile(
             module, examples, aot=True, fake_mode=mode, dynamic_shapes="from_example_inputs"

@@ -1,4 +1,4 @@
-"""Computes nothing: gives tensors of the right shape, made once. Measures the cost of everything else.
+"""Computes nothing: gives tensors of the right shape. Measures the cost of everything else.
 
 Must never be registered for serving: its answers are wrong.
 """

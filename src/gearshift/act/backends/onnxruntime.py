@@ -30,31 +30,38 @@ class OnnxRuntimeBackend:
     def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
         counts = sorted({num_cores, 1}, reverse=True)
         quiet = [Rewrite(backend=self.name, threads=count) for count in counts]
-        spinning = [Rewrite(backend=self.name, threads=num_cores, spin=True)] if num_cores > 1 else []
+        spinning = (
+            [Rewrite(backend=self.name, threads=num_cores, spin=True)] if num_cores > 1 else []
+        )
         return (*quiet, *spinning)
 
     def held_bytes(self, order: Order) -> int:
         return order.weight_bytes  # prepacked for its kernels: a second copy
 
     def build(self, order: Order) -> Executable:
-        assert order.fragment.onnx is not None
-        cut = order.fragment.onnx.cut(order.ops, order.shapes, order.sizes)
-        session = _session(order, cut.body)
-        names = [value.name for value in session.get_inputs()]
-        outputs = [value.name for value in session.get_outputs()]
-        run_session = session.run
+        return build_session(order, self.held_bytes(order))
 
-        def run(*inputs: Any) -> Sequence[Tensor]:
-            feeds = {name: to_numpy(value) for name, value in zip(names, inputs, strict=True)}
-            return [to_torch(array) for array in run_session(outputs, feeds)]
 
-        return Executable(
-            run=run,
-            inputs=cut.inputs,
-            sizes=cut.sizes,
-            outputs=cut.outputs,
-            held_bytes=self.held_bytes(order),
-        )
+def build_session(order: Order, held_bytes: int, *, optimise: bool = True) -> Executable:
+    """Without optimisation this is also the plain form of an .onnx model's region."""
+    assert order.fragment.onnx is not None
+    cut = order.fragment.onnx.cut(order.ops, order.shapes, order.sizes)
+    session = _session(order, cut.body, optimise)
+    names = [value.name for value in session.get_inputs()]
+    outputs = [value.name for value in session.get_outputs()]
+    run_session = session.run
+
+    def run(*inputs: Any) -> Sequence[Tensor]:
+        feeds = {name: to_numpy(value) for name, value in zip(names, inputs, strict=True)}
+        return [to_torch(array) for array in run_session(outputs, feeds)]
+
+    return Executable(
+        run=run,
+        inputs=cut.inputs,
+        sizes=cut.sizes,
+        outputs=cut.outputs,
+        held_bytes=held_bytes,
+    )
 
 
 def to_numpy(value: Any) -> np.ndarray:
@@ -70,7 +77,7 @@ def to_torch(array: Any) -> Tensor:
     return torch.from_numpy(np.asarray(array))
 
 
-def _session(order: Order, body: Any) -> Any:
+def _session(order: Order, body: Any, optimise: bool) -> Any:
     try:
         import onnxruntime
     except ImportError:
@@ -79,7 +86,11 @@ def _session(order: Order, body: Any) -> Any:
     options.intra_op_num_threads = order.threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(order.rewrite.spin)))
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry(
+        "session.intra_op.allow_spinning", str(int(order.rewrite.spin))
+    )
     # Without this a session's threads spin on after its run and starve the next region's.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     arrays = dict(body.arrays)

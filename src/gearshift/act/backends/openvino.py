@@ -1,4 +1,4 @@
-"""OpenVINO: releases the GIL for the whole run; a request serves one call at a time, so they are pooled.
+"""OpenVINO: releases the GIL for the whole run; a request serves one call at a time.
 
 Must not know how the ONNX came about.
 """

@@ -3,7 +3,7 @@
 Must not know plans or backends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -50,13 +50,16 @@ def parse_engine(name: str) -> EngineSpec:
         return EngineSpec(name=name, kind=kind, cores=_parse_cores(name, rest))
     if kind == "cuda" and rest.isdigit():
         if int(rest) >= torch.cuda.device_count():
-            raise UsageError(f"engine {name!r}: torch sees {torch.cuda.device_count()} CUDA devices")
+            raise UsageError(
+                f"engine {name!r}: torch sees {torch.cuda.device_count()} CUDA devices"
+            )
         memory_bytes = torch.cuda.get_device_properties(int(rest)).total_memory
         return EngineSpec(name=name, kind=kind, memory_bytes=memory_bytes)
     raise UsageError(f"engine {name!r}: expected caller, cpu:0, cpu:0-1, cpu:0,2 or cuda:0")
 
 
 def open_engine(spec: EngineSpec) -> Engine:
+    kinds: dict[str, Callable[[EngineSpec], Engine]]
     kinds = {CALLER: CallerEngine, "cpu": PinnedEngine, "cuda": CudaEngine, "null": NullEngine}
     return kinds[spec.kind](spec)
 

@@ -1,4 +1,4 @@
-"""The thread that calls the model. Its threads, affinity and modes are the caller's own: left alone.
+"""The thread that calls the model. Its affinity and modes are the caller's own: left alone.
 
 Must not know anything else; the executor runs such regions without even a job.
 """

@@ -16,6 +16,6 @@ class CudaEngine(PinnedEngine):
         self.device = torch.device(spec.name)
 
     def _serve(self) -> None:
-        stream = torch.cuda.Stream(self.device)
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         with torch.cuda.device(self.device), torch.cuda.stream(stream):
             super()._serve()

@@ -1,4 +1,4 @@
-"""An engine without hardware: runs work at once and counts it, so that anything can be tested anywhere.
+"""An engine without hardware: runs work at once and counts it. For tests anywhere.
 
 Must not be offered to users' plans.
 """

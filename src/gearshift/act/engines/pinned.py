@@ -56,7 +56,9 @@ class PinnedEngine:
         self.device = torch.device("cpu")
         self._queue: SimpleQueue[PinnedJob | None] = SimpleQueue()
         self._closed = False
-        self._thread = threading.Thread(target=self._serve, name=f"gearshift {spec.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve, name=f"gearshift {spec.name}", daemon=True
+        )
         self._thread.start()
 
     def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> PinnedJob:
@@ -84,7 +86,7 @@ class PinnedEngine:
 
 
 def _limit_openmp(num_threads: int) -> None:
-    """For this thread only. torch.set_num_threads would change it for threads not yet started, too."""
+    """For this thread only; torch.set_num_threads would change threads not yet started, too."""
     torch.get_num_threads()  # the first use in a thread sets its number; ours must come after
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.split(maxsplit=5)[-1]

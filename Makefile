@@ -1,0 +1,38 @@
+# People and CI use the same targets. `make run` and `make test` set up whatever is missing.
+MODEL ?= resnet18
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+
+.PHONY: setup run test check soak size capabilities clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt tools/system_packages
+	bash tools/system_packages
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	touch $(STAMP)
+
+run: $(STAMP)
+	$(BIN)/gearshift run $(MODEL)
+
+test: check
+	$(BIN)/python -m pytest -m "not soak"
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+soak: $(STAMP)
+	$(BIN)/python -m pytest -m soak
+
+size: $(STAMP)
+	$(BIN)/python tools/size.py
+
+capabilities: $(STAMP)
+	$(BIN)/python tools/capabilities.py
+
+clean:
+	rm -rf .venv

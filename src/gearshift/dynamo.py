@@ -1,0 +1,49 @@
+"""The entry point of `torch.compile(model, backend="gearshift")`.
+
+A recipe: hands each graph torch captures to a Runtime; all of them share one set of engines.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+
+from gearshift.act.engines import discover
+from gearshift.act.pool import EnginePool
+from gearshift.capture.compile_backend import compiled
+from gearshift.errors import UsageError
+from gearshift.plan.plan import whole
+from gearshift.plan.text import parse_rewrite
+from gearshift.runtime import Runtime, adapt
+
+runtimes: "WeakSet[Runtime]" = WeakSet()
+"""Those made for torch.compile that are still in use: to look into, or to swap by hand."""
+
+
+def gearshift(
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """`options={"rewrite": "onnxruntime"}` starts on that backend instead of eager."""
+    unknown = set(options or ()) - {"rewrite"}
+    if unknown:
+        raise UsageError(f"unknown option {min(unknown)!r}; there is 'rewrite'")
+    rewrite = (options or {}).get("rewrite")
+
+    def replace(module: nn.Module, tensors: tuple[Tensor, ...]) -> Callable[..., Any]:
+        runtime = adapt(module, tensors, engines=shared_engines())
+        runtimes.add(runtime)
+        if rewrite is not None:
+            runtime.swap(whole(runtime.program.graph, rewrite=parse_rewrite(rewrite)))
+        return runtime
+
+    return compiled(graph, example_inputs, replace)
+
+
+@cache
+def shared_engines() -> EnginePool:
+    return EnginePool(discover())
