@@ -51,7 +51,7 @@ def graph(
 
 
 def chain() -> Graph:
-    """x -> a -> b -> c -> d; a and b in module `first`, c and d in `second.inner`, a and c weighted."""
+    """x -> a -> b -> c -> d; a, b in module `first`, c, d in `second.inner`; a and c weighted."""
     return graph(
         op("a", "x", "w_a", scope="first"),
         op("b", "a", scope="first"),

@@ -118,6 +118,34 @@ def profile(
         _print(data, as_json, lambda: _profile_table(plan, rows))
 
 
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="Which: overhead.")],
+    model: Annotated[
+        list[str] | None, typer.Option(help="Built-in models; may be given several times.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Per case.")] = 5.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure side by side on this machine; ratios above 1 mean Gearshift is better.
+
+    Example: gearshift bench overhead --json
+    """
+    from gearshift.bench import overhead
+    from gearshift.zoo import ZOO
+
+    if name != "overhead":
+        raise UsageError(f"no benchmark {name!r}; there is overhead")
+    models = model or ["mlp", "resnet18", "minilm"]
+    unknown = [m for m in models if m not in ZOO]
+    if unknown:
+        raise UsageError(f"no built-in model {unknown[0]!r}; there are {', '.join(ZOO)}")
+    _say("measuring")
+    data = {"schema_version": SCHEMA_VERSION, "name": name, "machine": machine()}
+    data |= overhead.measure(models, seconds)
+    _print(data, as_json, lambda: Console().print_json(data=data))
+
+
 class _adapted:
     """The runtime of a MODEL argument, closed at the end."""
 

@@ -228,6 +228,8 @@ class Runtime:
             lines.append(f"captured: {self.coverage:.1%} of the time of all calls")
         lines += [f"not captured: {line}" for line in self.program.uncaptured]
         lines += [f"note: {note}" for f in self.program.fragments for note in f.notes]
+        refused = [(what, why) for v in self._variants for what, why in v.refusals.items()]
+        lines += [f"note: calls of {what} run eagerly: {why}" for what, why in refused]
         lines += [f"quarantined: {n}: {why}" for n, why in self._pool.quarantined.items()]
         if self._audit.checked:
             lines.append(
@@ -236,6 +238,10 @@ class Runtime:
             )
         lines += [f"{d.at_s:8.2f} s  {d.plan}  {d.reason}: {d.outcome}" for d in self.decisions]
         return "\n".join(lines)
+
+    def watch_live(self, on: bool) -> None:
+        """Whether a share of live calls is checked against the model; on after every swap."""
+        self._audit.watch(on)
 
     def settle(self, timeout_s: float | None = None) -> bool:
         """Waits until nothing is being built in the background; False if it takes longer."""

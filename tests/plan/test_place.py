@@ -26,7 +26,9 @@ def test_moving_back_undoes_it() -> None:
 def test_moves_offer_every_engine_but_the_one_in_use() -> None:
     offered = list(moves(plan(chain(), "a b", "c d", engine="cpu:0"), space(chain())))
     assert offered == [
-        Place(region=region, engine=engine) for region in ("a", "c") for engine in ("caller", "cpu:1")
+        Place(region=region, engine=engine)
+        for region in ("a", "c")
+        for engine in ("caller", "cpu:1")
     ]
 
 

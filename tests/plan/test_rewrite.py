@@ -1,4 +1,4 @@
-"""The knob `rewrite`: a region takes any setting its backend heeds, if that backend can run its ops.
+"""The knob `rewrite`: a region takes any setting its backend heeds, if that can run its ops.
 Knows hand-made graphs only.
 """
 

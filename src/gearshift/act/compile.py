@@ -164,7 +164,7 @@ def _build(
     except Exception as error:
         raise CompileError(
             f"region {region.name}: {region.rewrite} on {region.engine}:"
-            f" {type(error).__name__}: {str(error)[:300]}"
+            f" {type(error).__name__}: {' '.join(str(error).split())[:300]}"
         ) from error
     return built
 

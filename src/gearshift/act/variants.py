@@ -20,7 +20,7 @@ from gearshift.act.tally import Tallies
 from gearshift.act.verify import Tolerance, run, verify
 from gearshift.capture.calls import refuse_absurd, why_unlike
 from gearshift.capture.program import Fragment
-from gearshift.errors import InputError
+from gearshift.errors import CompileError, GearshiftError, InputError
 from gearshift.plan.plan import Region
 
 log = logging.getLogger("gearshift")
@@ -29,6 +29,7 @@ MAX_OWN_BUILDS = 4
 MAX_KNOWN = 1024
 """Signatures remembered; with more, all but those with a build of their own are forgotten."""
 CALLS_BEFORE_BUILD = 3
+ANY_SHAPE = "any shape"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class Variants:
         self.executor = FragmentExecutor(fragment, self)
         self.built: list[Variant] = []
         self.worst_error = 0.0
+        self.refusals: dict[Any, str] = {}
         self._any_shape: Variant | None = None
         self._asked: set[Any] = set()
         self._seen: Counter[Key] = Counter()
@@ -77,7 +79,14 @@ class Variants:
             self._any_shape = variant
 
     def _admit(self, variant: Variant, leaves: Sequence[Any]) -> None:
-        self.worst_error = max(self.worst_error, verify(variant, leaves, self.shop.tolerance))
+        try:
+            error = verify(variant, leaves, self.shop.tolerance)
+        except GearshiftError:
+            raise
+        except Exception as failure:
+            reason = " ".join(str(failure).split())[:300]
+            raise CompileError(f"fails when run: {type(failure).__name__}: {reason}") from failure
+        self.worst_error = max(self.worst_error, error)
         if variant not in self.built:
             self.built.append(variant)
 
@@ -142,17 +151,16 @@ class Variants:
             return None
         general = self._fits(leaves, lone=False)
         often = self._seen[key] >= CALLS_BEFORE_BUILD
-        if general and self._any_shape is not None:
-            if often:
-                self.executor.table[key] = self._any_shape.steps(leaves)
-            if not often or self._any_shape.regions == self.regions:
-                return self._any_shape
-        if general and self._any_shape is None:
-            self._ask("any shape", self._build_any_shape)
-        elif often and len(self._asked) < MAX_OWN_BUILDS:
+        if general:
+            self._ask(ANY_SHAPE, self._build_any_shape)
+        fallback = self._any_shape if general else None
+        if often and fallback is not None:
+            self.executor.table[key] = fallback.steps(leaves)
+        waiting = general and fallback is None and ANY_SHAPE not in self.refusals
+        if often and not waiting and (fallback is None or fallback.regions != self.regions):
             kept = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
             self._ask(key, lambda: self.build_own(kept, key))
-        return self._any_shape if general else None
+        return fallback
 
     def _fits(self, leaves: Sequence[Any], *, lone: bool) -> bool:
         if why_unlike(self.fragment.leaves, leaves) is not None:
@@ -162,9 +170,19 @@ class Variants:
         return self.fragment.sizes.why_outside(self.fragment.leaves, leaves, lone=lone) is None
 
     def _ask(self, what: Any, build: Callable[[], None]) -> None:
-        if what not in self._asked:
-            self._asked.add(what)
-            self.shop.background.submit(build)
+        """Once each, in the background; what is refused is remembered and said."""
+        if what in self._asked or len(self._asked) > MAX_OWN_BUILDS:
+            return
+        self._asked.add(what)
+
+        def work() -> None:
+            try:
+                build()
+            except GearshiftError as error:
+                self.refusals[what] = str(error)
+                log.warning("no build for %s: %s", what, error)
+
+        self.shop.background.submit(work)
 
     def _forget(self) -> None:
         self._seen.clear()

@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from torch.utils import _pytree as pytree
 from gearshift.capture import fx, onnx_export
 from gearshift.capture.calls import Leaf, Sizes, call_form, canonical, leaf_names
 from gearshift.capture.program import Expression, Fragment, Ref
-from gearshift.capture.weights import watch_module
+from gearshift.capture.recurrent import kept_whole
+from gearshift.capture.weights import Slot, WeightWatch
 from gearshift.errors import CaptureError
 
 WIDENED_DIMS = (0, 1)
@@ -64,6 +66,8 @@ def _plain(result: Any) -> Any:
         return Expression(text=str(result.node.expr))
     if isinstance(result, torch.SymFloat | torch.SymBool):
         raise CaptureError(f"returns {result!r}, a number computed from sizes")
+    if not isinstance(result, CONSTANTS):
+        raise CaptureError(f"returns a {type(result).__name__}, which may hold tensors unseen")
     return result
 
 
@@ -82,6 +86,7 @@ def capture_fragment(
     with _quiet():
         exported, onnx, notes = onnx_export.convert(exported)
     captured = fx.read(exported, prefix=f"{name}/" if name else "")
+    slots = _slots(flat, captured.weights)
     names = leaf_names(signature, args, kwargs)
     leaves = _leaves(names, example, captured.graph.inputs)
     return Fragment(
@@ -95,9 +100,9 @@ def capture_fragment(
         inputs=tuple(i for i, leaf in enumerate(leaves) if leaf.dtype is not None),
         outputs=_outputs(flat.seen.results, captured.outputs),
         out_spec=flat.seen.spec,
-        slots=_slots(flat, captured.weights),
+        slots=slots,
         constants=captured.constants,
-        watch=watch_module(module),
+        watch=WeightWatch(list(slots.values()), module.modules()),
         example=tuple(example),
         reference=captured.reference,
         fx=captured,
@@ -118,6 +123,8 @@ def _refuse_unfit(module: nn.Module) -> None:
 def _refuse_unfit_inputs(example: Sequence[Any]) -> None:
     for leaf in example:
         if not isinstance(leaf, Tensor):
+            if not isinstance(leaf, CONSTANTS):
+                raise CaptureError(f"takes a {type(leaf).__name__}, which may hold tensors unseen")
             continue
         if leaf.layout != torch.strided or leaf.is_quantized or type(leaf) not in PLAIN:
             raise CaptureError(f"an example input is a {type(leaf).__name__} of {leaf.layout}")
@@ -128,6 +135,7 @@ def _refuse_unfit_inputs(example: Sequence[Any]) -> None:
 
 
 PLAIN = (Tensor, nn.Parameter, nn.Buffer)
+CONSTANTS = (int, float, complex, str, bytes, Enum, torch.dtype, torch.device, type(None))
 
 
 def _export(flat: Flat, tensors: list[Tensor]) -> ExportedProgram:
@@ -136,6 +144,8 @@ def _export(flat: Flat, tensors: list[Tensor]) -> ExportedProgram:
     free = {"tensors": tuple(dict.fromkeys(range(t.dim()), Dim.AUTO) for t in wide)}
     try:
         return _try_export(flat, wide, free)
+    except CaptureError:
+        raise
     except Exception as error:
         try:
             return _try_export(flat, tensors, None)
@@ -144,7 +154,8 @@ def _export(flat: Flat, tensors: list[Tensor]) -> ExportedProgram:
 
 
 def _try_export(flat: Flat, tensors: list[Tensor], sizes: Any) -> ExportedProgram:
-    with _quiet(), torch.no_grad():
+    # Under no_grad torch drops a `contiguous` that was needed, and fails later.
+    with _quiet(), kept_whole(), torch.inference_mode(False), torch.enable_grad():
         return torch.export.export(flat, tuple(tensors), dynamic_shapes=sizes, strict=False)
 
 
@@ -250,7 +261,7 @@ def _outputs(results: Sequence[Any], values: Sequence[str]) -> tuple[Any, ...]:
     return tuple(Ref(next(names)) if result is TENSOR else result for result in results)
 
 
-def _slots(flat: Flat, weights: Mapping[str, str]) -> dict[str, tuple[dict[str, Any], str]]:
+def _slots(flat: Flat, weights: Mapping[str, str]) -> dict[str, Slot]:
     """For each weight the dictionary and key where the module keeps it."""
     slots = {}
     for value, target in weights.items():

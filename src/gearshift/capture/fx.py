@@ -186,7 +186,7 @@ class _Reader:
     def _op(self, name: str, nodes: list[torch.fx.Node]) -> Op:
         first = nodes[0]
         operands = [n for n in first.all_input_nodes if self.prefix + n.name not in self.sizes]
-        base = str(first.target).removeprefix("aten.").split(".")[0]
+        base = str(first.target).split(".")[-2]
         parts = nodes[1:] or nodes
         return Op(
             name=name,

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
+from gearshift.capture.recurrent import onnx_translations
+
 if TYPE_CHECKING:
     from gearshift.capture.fx import Captured
     from gearshift.capture.onnx_graph import OnnxGraph
@@ -30,16 +32,30 @@ def convert(exported: ExportedProgram) -> tuple[ExportedProgram, "OnnxExport | N
     except ImportError:
         note = 'no ONNX form: pip install "gearshift[onnx]"'
         return exported.run_decompositions({}), None, [note]
+    _keep_copies(exported)
     try:
         converted = torch.onnx.export(
-            exported, dynamo=True, optimize=False, verbose=False, external_data=False
+            exported,
+            dynamo=True,
+            optimize=False,
+            verbose=False,
+            custom_translation_table=onnx_translations(),
         )
     except Exception as error:  # any failure of the exporter leaves the torch backends
-        reason = _innermost(error)
-        return exported.run_decompositions({}), None, [f"no ONNX form: {reason}"]
+        note = f"no ONNX form: {_innermost(error)}"
+        return exported.run_decompositions({}), None, [note]
     assert converted is not None
     assert converted.exported_program is not None
     return converted.exported_program, OnnxExport(model=converted.model), []
+
+
+def _keep_copies(exported: ExportedProgram) -> None:
+    """The exporter drops a `contiguous` it takes for idle, then stumbles over the strides."""
+    for node in exported.graph.nodes:
+        if node.target is torch.ops.aten.contiguous.default:
+            node.target = torch.ops.aten.clone.default
+            node.kwargs = {"memory_format": torch.contiguous_format}
+    exported.graph_module.recompile()
 
 
 def _innermost(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from gearshift.capture.calls import CallForm, Leaf, Sizes, describe, evaluate
-from gearshift.capture.weights import WeightWatch
+from gearshift.capture.weights import Slot, WeightWatch
 from gearshift.errors import CaptureError
 from gearshift.ir.graph import Graph, join_graphs
 
@@ -89,8 +89,8 @@ class Fragment:
     outputs: tuple[Any, ...]
     """A `Ref`, an `Expression` or a constant for each leaf of the result."""
     out_spec: pytree.TreeSpec
-    slots: Mapping[str, tuple[dict[str, Any], str]]
-    """For each weight the dictionary and key where the module keeps it."""
+    slots: Mapping[str, Slot]
+    """Where the module keeps each weight, so that it can be looked at again."""
     constants: Mapping[str, Tensor]
     watch: WeightWatch
     example: tuple[Any, ...]

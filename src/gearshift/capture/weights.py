@@ -14,17 +14,22 @@ _version = attrgetter("_version")
 _training = attrgetter("training")
 
 
+Slot = tuple[dict[str, Any], str]
+"""The dictionary and key where a module keeps a weight."""
+
+
 class WeightWatch:
     """Holds what the weights were: the objects, their versions, their addresses.
 
     A change through `p.data.copy_()` shows in none of these; only the audit of live calls sees it.
     """
 
-    def __init__(self, holders: Sequence[dict[str, Any]], modules: Iterable[nn.Module]) -> None:
-        self._holders = holders
+    def __init__(self, slots: Sequence[Slot], modules: Iterable[nn.Module]) -> None:
+        self._slots = slots
         self._modules = list(modules)
-        self._objects = list(_held(holders))
-        self._tensors: list[Tensor] = [t for t in self._objects if t is not None]
+        self._holders = list({id(holder): holder for holder, _ in slots}.values())
+        self._objects = list(_held(self._holders))
+        self._tensors: list[Tensor] = [holder[key] for holder, key in slots]
         self._tracked = [t for t in self._tensors if not t.is_inference()]
         self._versions = list(map(_version, self._tracked))
         self._addresses = list(map(Tensor.data_ptr, self._tensors))
@@ -42,17 +47,11 @@ class WeightWatch:
         return any(map(_training, self._modules))
 
     def renewed(self) -> "WeightWatch":
-        return WeightWatch(self._holders, self._modules)
+        return WeightWatch(self._slots, self._modules)
 
 
 def _held(holders: Sequence[dict[str, Any]]) -> Iterator[Any]:
     return chain.from_iterable(map(dict.values, holders))
-
-
-def watch_module(module: nn.Module) -> WeightWatch:
-    parts = list(module.modules())
-    holders = [d for part in parts for d in (part._parameters, part._buffers) if d]
-    return WeightWatch(holders, parts)
 
 
 NOTHING_TO_WATCH = WeightWatch((), ())

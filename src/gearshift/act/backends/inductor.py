@@ -15,12 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gearshift.act.backends.graph_mail import pack
 from gearshift.act.backends.protocol import Executable, Order
 from gearshift.capture.program import Fragment
 from gearshift.errors import CompileError
 from gearshift.plan.rewrite import Rewrite
 
-CHILD = Path(__file__).with_name("inductor_child.py")
+CHILD = "gearshift.act.backends.inductor_child"
 TIMEOUT_S = 600
 
 
@@ -67,8 +68,8 @@ def _compile(module: torch.fx.GraphModule, inputs: list[Any], threads: int) -> A
 
     with tempfile.TemporaryDirectory(prefix="gearshift-") as folder:
         request, result = Path(folder, "request"), Path(folder, "result")
-        request.write_bytes(pickle.dumps((module, inputs, threads)))
-        command = [sys.executable, str(CHILD), str(request), str(result)]
+        request.write_bytes(pickle.dumps((pack(module), inputs, threads)))
+        command = [sys.executable, "-m", CHILD, str(request), str(result)]
         try:
             child = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -24,7 +24,10 @@ def main(request: str, result: str) -> None:
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    module, inputs, threads = pickle.loads(Path(request).read_bytes())
+    import gearshift.capture.recurrent  # noqa: F401 - its ops may be in the graph
+    from gearshift.act.backends.graph_mail import unpack
+
+    nodes, inputs, threads = pickle.loads(Path(request).read_bytes())
     torch.set_num_threads(threads)
     torch._inductor.config.cpp.threads = threads
     mode = FakeTensorMode(shape_env=ShapeEnv())
@@ -32,7 +35,7 @@ def main(request: str, result: str) -> None:
     examples: list[Any] = [mode.from_tensor(tensor, static_shapes=True) for tensor in real]
     with torch.no_grad():
         artefact = torch._inductor.standalone_compile(
-            module, examples, aot=True, fake_mode=mode, dynamic_shapes="from_example_inputs"
+            unpack(nodes), examples, aot=True, fake_mode=mode, dynamic_shapes="from_example_inputs"
         )
     artefact.save(path=result, format="binary")
 

@@ -5,7 +5,7 @@ Must not know how the ONNX came about.
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from gearshift.act.backends.protocol import Executable, Order
 from gearshift.capture.program import Fragment
 from gearshift.errors import MissingExtraError
 from gearshift.plan.rewrite import Rewrite
+
+if TYPE_CHECKING:
+    from gearshift.capture.onnx_graph import OnnxBody
 
 
 class OnnxRuntimeBackend:
@@ -46,7 +49,7 @@ def build_session(order: Order, held_bytes: int, *, optimise: bool = True) -> Ex
     """Without optimisation this is also the plain form of an .onnx model's region."""
     assert order.fragment.onnx is not None
     cut = order.fragment.onnx.cut(order.ops, order.shapes, order.sizes)
-    session = _session(order, cut.body, optimise)
+    session = open_session(order, cut.body, optimise=optimise)
     names = [value.name for value in session.get_inputs()]
     outputs = [value.name for value in session.get_outputs()]
     run_session = session.run
@@ -77,7 +80,13 @@ def to_torch(array: Any) -> Tensor:
     return torch.from_numpy(np.asarray(array))
 
 
-def _session(order: Order, body: Any, optimise: bool) -> Any:
+def weight_arrays(order: Order, body: "OnnxBody") -> dict[str, np.ndarray]:
+    """What the model's initializers hold, without a copy."""
+    weights = {name: order.fragment.weights[w].numpy() for name, w in body.weights.items()}
+    return {**body.arrays, **weights}
+
+
+def open_session(order: Order, body: "OnnxBody", *, optimise: bool = True) -> Any:
     try:
         import onnxruntime
     except ImportError:
@@ -93,8 +102,7 @@ def _session(order: Order, body: Any, optimise: bool) -> Any:
     )
     # Without this a session's threads spin on after its run and starve the next region's.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    arrays = dict(body.arrays)
-    arrays |= {name: order.fragment.weights[w].numpy() for name, w in body.weights.items()}
+    arrays = weight_arrays(order, body)
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()]
         options.add_external_initializers(list(arrays), values)

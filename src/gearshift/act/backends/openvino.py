@@ -8,17 +8,16 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from torch import Tensor
 
-from gearshift.act.backends.onnxruntime import to_numpy, to_torch
+from gearshift.act.backends.onnxruntime import to_numpy, to_torch, weight_arrays
 from gearshift.act.backends.protocol import Executable, Order
 from gearshift.capture.program import Fragment
 from gearshift.errors import MissingExtraError
 from gearshift.plan.rewrite import Rewrite
 
 if TYPE_CHECKING:
-    import onnx
+    from gearshift.capture.onnx_graph import OnnxBody
 
 # OpenVINO's reader takes this location for an address in this process.
 IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
@@ -44,9 +43,7 @@ class OpenVinoBackend:
     def build(self, order: Order) -> Executable:
         assert order.fragment.onnx is not None
         cut = order.fragment.onnx.cut(order.ops, order.shapes, order.sizes)
-        arrays = dict(cut.body.arrays)
-        arrays |= {name: order.fragment.weights[w].numpy() for name, w in cut.body.weights.items()}
-        compiled = _compile(order, cut.body.model, arrays)
+        compiled = compile_model(order, cut.body)
         idle = [compiled.create_infer_request()]
 
         def run(*inputs: Any) -> Sequence[Tensor]:
@@ -78,7 +75,9 @@ def _core() -> Any:
     return openvino.Core()
 
 
-def _compile(order: Order, model: "onnx.ModelProto", arrays: dict[str, np.ndarray]) -> Any:
+def compile_model(order: Order, body: "OnnxBody") -> Any:
+    model = body.model
+    arrays = weight_arrays(order, body)
     for tensor in model.graph.initializer:
         if tensor.name in arrays:
             address = arrays[tensor.name].__array_interface__["data"][0]
