@@ -282,16 +282,9 @@ def _print(data: dict[str, Any], as_json: bool, show: Any) -> None:
 
 def _run_table(runtime: Runtime, results: list[PlanResult], best: PlanResult, eager: str) -> None:
     table = Table(title=f"against {eager}, taking turns")
-    for column in (
-        "plan",
-        "median ms",
-        "p95 ms",
-        f"vs {eager}",
-        "max error",
-        "holds MB",
-        "build s",
-    ):
-        table.add_column(column, justify="left" if column == "plan" else "right")
+    table.add_column("plan", no_wrap=True)
+    for column in ("median ms", "p95 ms", f"vs {eager}", "error", "MB", "build s"):
+        table.add_column(column, justify="right")
     for result in results:
         if result.refused is not None:
             table.add_row(result.name, "refused", "", "", "", "", "")
@@ -319,7 +312,7 @@ def _run_table(runtime: Runtime, results: list[PlanResult], best: PlanResult, ea
 def _profile_table(plan: Plan, rows: list[Measurement]) -> None:
     settings = list(dict.fromkeys(row.rewrite for row in rows))
     table = Table(title="ms per region")
-    table.add_column("region")
+    table.add_column("region", no_wrap=True)
     table.add_column("ops", justify="right")
     for setting in settings:
         table.add_column(setting, justify="right")

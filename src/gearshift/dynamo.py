@@ -41,7 +41,7 @@ def gearshift(
             runtime.swap(whole(runtime.program.graph, rewrite=parse_rewrite(rewrite)))
         return runtime
 
-    return compiled(graph, example_inputs, replace)
+    return compiled(graph, replace)
 
 
 @cache

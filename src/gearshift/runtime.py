@@ -145,7 +145,11 @@ class Runtime:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         start_s = perf_counter()
         executor = self._active
-        result = executor(args, kwargs)
+        next(executor.entered)
+        try:
+            result = executor(args, kwargs)
+        finally:
+            next(executor.left)
         if start_s >= self._audit.due_s:
             self._audit.take(executor.plan, args, kwargs, result)
         tally = self._tallies.mine()
@@ -289,12 +293,12 @@ class Runtime:
         return partial, tuple(built)
 
     def _put_in_force(self, executor: Executor, variants: tuple[Variants, ...]) -> None:
-        held: list[Any] = [self._active]
-        old = self._variants
+        before, old = self._active, self._variants
         self._active, self._variants = executor, variants
         self._audit.watch(not isinstance(executor, EagerExecutor))
         if old:
-            self._background.submit(lambda: let_go(held, [v.release for v in old]))
+            releases = [v.release for v in old]
+            self._background.submit(lambda: let_go(before.in_flight, releases))
 
     def _make_room(self, fragment: Fragment, regions: Sequence[Region]) -> None:
         limit = self.objective.memory_limit

@@ -5,13 +5,11 @@ Must not know what the work is.
 
 import ctypes
 import logging
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic, sleep
-from typing import Any
 
 from gearshift.errors import GearshiftError
 
@@ -73,18 +71,15 @@ class Background:
             log.exception("background work failed")
 
 
-def let_go(held: list[Any], releases: Sequence[Callable[[], None]]) -> None:
-    """Waits until no call uses the one thing in the list, then frees here rather than in a call.
+def let_go(in_flight: Callable[[], int], releases: Sequence[Callable[[], None]]) -> None:
+    """Waits until no call is under way, so that memory is freed here rather than in a call.
 
     ONNX Runtime's memory goes back to the system only when the allocator is told to trim.
     """
     deadline_s = monotonic() + DRAIN_S
-    while sys.getrefcount(held[0]) > 2:
-        if monotonic() > deadline_s:
-            return
+    while in_flight() > 0 and monotonic() < deadline_s:
         sleep(0.002)
     for release in releases:
         release()
-    held.clear()
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -3,7 +3,9 @@
 This is the hot path. No logging, no JSON, no lock; whatever is not a known signature goes `aside`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -104,34 +106,41 @@ def unflattener(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
     return lambda results: pytree.tree_unflatten(results, spec)
 
 
-class Executor(Protocol):
-    """A whole model under one plan."""
+class Executor(ABC):
+    """A whole model under one plan. Calls are counted in and out, so that it can be let go."""
 
-    plan: Plan
-    fragments: Mapping[str, FragmentExecutor]
+    __slots__ = ("entered", "left", "plan")
 
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.entered, self.left = count(), count()
+
+    @abstractmethod
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
 
+    def in_flight(self) -> int:
+        entered, left = (counter.__reduce__()[1][0] for counter in (self.entered, self.left))
+        return int(entered - left)
 
-class WholeExecutor:
+
+class WholeExecutor(Executor):
     """The model captured whole: its one fragment."""
 
-    __slots__ = ("fragments", "plan", "whole")
+    __slots__ = ("whole",)
 
     def __init__(self, plan: Plan, whole: FragmentExecutor) -> None:
-        self.plan = plan
+        super().__init__(plan)
         self.whole = whole
-        self.fragments: Mapping[str, FragmentExecutor] = {"": whole}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.whole(args, kwargs)
 
 
-class PartialExecutor:
+class PartialExecutor(Executor):
     """The model's own Python between its fragments. Every plan has a copy of that shell of its own,
     so that a call runs wholly on one plan."""
 
-    __slots__ = ("fragments", "plan", "shell", "tallies")
+    __slots__ = ("fragments", "shell", "tallies")
 
     def __init__(
         self,
@@ -140,7 +149,7 @@ class PartialExecutor:
         skeleton: Callable[[Callable[[str], Callable[..., Any]]], Callable[..., Any]],
         tallies: Tallies,
     ) -> None:
-        self.plan = plan
+        super().__init__(plan)
         self.fragments = fragments
         self.tallies = tallies
         self.shell = skeleton(self._stand_in)
@@ -165,18 +174,17 @@ class PartialExecutor:
         return stand_in
 
 
-class EagerExecutor:
+class EagerExecutor(Executor):
     """The user's own model, as it was before."""
 
-    __slots__ = ("eager", "fragments", "plan", "refuse")
+    __slots__ = ("eager", "refuse")
 
     def __init__(
         self, plan: Plan, eager: Callable[..., Any], refuse: Callable[..., Exception | None]
     ) -> None:
-        self.plan = plan
+        super().__init__(plan)
         self.eager = eager
         self.refuse = refuse
-        self.fragments: Mapping[str, FragmentExecutor] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:

@@ -3,12 +3,13 @@
 Must not know plans.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gearshift.capture.calls import evaluate
 from gearshift.capture.program import Fragment
 
 NUM_SAMPLES = 3
@@ -48,19 +49,35 @@ def _accepted(fragment: Fragment, leaves: Sequence[Any]) -> bool:
 
 
 def other_sizes(fragment: Fragment) -> list[Any] | None:
-    """The example at another size of every free dimension, or None if none fits."""
-    for grow in (lambda size: 2 * size if size > 1 else 3, lambda size: size + 1):
-        leaves = [_resized(fragment, index, grow) for index in range(len(fragment.leaves))]
+    """The example at another size of every dimension that can have one, or None if none can."""
+    for change in (
+        lambda s: 2 * s if s > 1 else 3,
+        lambda s: s + 1,
+        lambda s: s - 1,
+        lambda s: s // 2,
+    ):
+        sizes = _changed(fragment, change)
+        leaves = [_resized(fragment, index, sizes) for index in range(len(fragment.leaves))]
         outside = fragment.sizes.why_outside(fragment.leaves, leaves, lone=False)
-        if outside is None and _accepted(fragment, leaves):
+        if sizes and outside is None and _accepted(fragment, leaves):
             return leaves
     return None
 
 
-def _resized(fragment: Fragment, index: int, grow: Any) -> Any:
+def _changed(fragment: Fragment, change: Callable[[int], int]) -> dict[str, int]:
+    """New sizes for those symbols whose changed size the capture allows."""
+    sizes = {}
+    for symbol, size in fragment.sizes.bind(fragment.example).items():
+        low, high = fragment.sizes.ranges.get(symbol, (2, 2**63))
+        if max(low, 2) <= change(size) <= high:
+            sizes[symbol] = change(size)
+    return sizes
+
+
+def _resized(fragment: Fragment, index: int, sizes: Mapping[str, int]) -> Any:
     leaf = fragment.example[index]
     for dim, size in enumerate(fragment.leaves[index].shape):
-        if isinstance(size, str):
-            picks = torch.arange(grow(leaf.shape[dim])) % leaf.shape[dim]
-            leaf = leaf.index_select(dim, picks)
+        wanted = evaluate(size, sizes) if isinstance(size, str) else None
+        if wanted is not None:
+            leaf = leaf.index_select(dim, torch.arange(wanted) % leaf.shape[dim])
     return leaf

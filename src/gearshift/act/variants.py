@@ -57,6 +57,7 @@ class Variants:
         self.refusals: dict[Any, str] = {}
         self._any_shape: Variant | None = None
         self._asked: set[Any] = set()
+        self._released = False
         self._seen: Counter[Key] = Counter()
         self._own: dict[Key, Any] = {}
 
@@ -73,10 +74,11 @@ class Variants:
         self.shop.make_room(self.fragment, regions)
         variant = build_variant(self.fragment, regions, None, self.shop.open_engine)
         leaves = other_sizes(self.fragment)
-        if leaves is not None:
-            self._admit(variant, self.fragment.example)
-            self._admit(variant, leaves)
-            self._any_shape = variant
+        if leaves is None:
+            raise CompileError("the model runs at no second size to verify at")
+        self._admit(variant, self.fragment.example)
+        self._admit(variant, leaves)
+        self._any_shape = variant
 
     def _admit(self, variant: Variant, leaves: Sequence[Any]) -> None:
         try:
@@ -91,7 +93,8 @@ class Variants:
             self.built.append(variant)
 
     def release(self) -> None:
-        """Frees what was built; no call uses it any more."""
+        """Frees what was built. A call that comes late finds nothing and runs eagerly."""
+        self._released = True
         self.executor.table.clear()
         self._own.clear()
         self.built.clear()
@@ -109,7 +112,7 @@ class Variants:
         if not self.fragment.watch.unchanged():
             if not self.fragment.watch.training():
                 self.shop.weights_changed()
-        elif key is not None and leaves is not None:
+        elif key is not None and leaves is not None and not self._released:
             variant = self._find(key, leaves)
             if variant is not None:
                 return run(variant, leaves)

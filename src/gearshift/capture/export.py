@@ -116,7 +116,8 @@ def _refuse_unfit(module: nn.Module) -> None:
         where = f"module {path}" if path else "the model"
         if part.training:
             raise CaptureError("is in training mode; call .eval() first", where)
-        if part._forward_hooks or part._forward_pre_hooks:
+        hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
+        if not all(getattr(hook, "__module__", "").startswith("torch.") for hook in hooks):
             raise CaptureError("has forward hooks, which a captured graph would not call", where)
 
 

@@ -33,7 +33,7 @@ def capture(model: Any, example_inputs: Any, example_kwargs: dict[str, Any]) -> 
         example_inputs = own_example if example_inputs is None else example_inputs
     if isinstance(model, ExportedProgram):
         example_inputs, example_kwargs = _pt2_example(model, example_inputs, example_kwargs)
-        model = model.module()
+        model = _exported_module(model)
     if isinstance(model, Program):
         return model
     if not isinstance(model, nn.Module):
@@ -145,6 +145,14 @@ def _pt2_example(
         raise UsageError("this archive was saved without example inputs; give example_inputs")
     args, kwargs = program.example_inputs
     return args, kwargs
+
+
+def _exported_module(program: ExportedProgram) -> nn.Module:
+    """What was exported is fixed; yet its flag says training, and .eval() is not allowed."""
+    module = program.module()
+    for part in module.modules():
+        part.training = False
+    return module
 
 
 def _import(source: str) -> Any:

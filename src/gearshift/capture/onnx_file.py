@@ -28,6 +28,7 @@ try:
 
     from gearshift.capture.onnx_graph import (
         ELEMENT_TYPES,
+        INLINE_BYTES,
         UNKNOWN,
         OnnxGraph,
         constant_array,
@@ -66,7 +67,7 @@ def capture_onnx(path: Path) -> Program:
         graph=graph,
         nodes={op.name: (node,) for op, node in zip(graph.ops, nodes, strict=True)},
         names={},
-        initializers={name: name for name in weights},
+        initializers={n: a if a.nbytes <= INLINE_BYTES else n for n, a in weights.items()},
         size_names=frozenset(),
         opset=tuple(model.opset_import),
         runnable=frozenset(op.name for op in graph.ops),
