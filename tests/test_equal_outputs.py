@@ -27,7 +27,7 @@ TOLERANCE = 1e-4
 ENGINES = [f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]]
 BATCHES = [(1, 4), (2, 5), (3, 7), (2, 1)]
 """Rows of the example, and rows of other calls."""
-NUM_PLANS = 3
+NUM_PLANS = 4
 MAX_DEGREE = 2
 """How many inputs may be multiplied with each other: rounding grows with every one."""
 MAX_NUMBERS = 256
@@ -125,9 +125,9 @@ def _of_two(reads: tuple[int, int], first: Drawn, second: Drawn) -> Iterator[Opt
         if one[:dim] + one[dim + 1 :] == two[:dim] + two[dim + 1 :]:
             joined = (*one[:dim], one[dim] + two[dim], *one[dim + 1 :])
             yield Step("cat", reads, dim), (Drawn(joined, degree),)
-    if len(one) == len(two) == 3 and one[0] == two[0] and one[2] == two[1]:
-        if product <= MAX_DEGREE:
-            yield Step("matmul", reads), (Drawn((*one[:2], two[2]), product),)
+    fit = len(one) == len(two) == 3 and one[0] == two[0] and one[2] == two[1]
+    if fit and product <= MAX_DEGREE:
+        yield Step("matmul", reads), (Drawn((*one[:2], two[2]), product),)
 
 
 def draw_recipe(random: Random) -> Recipe:
@@ -264,7 +264,7 @@ def quick(space: Space) -> Space:
 
 
 calm = settings(
-    max_examples=25,
+    max_examples=24,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],  # an example takes a second: no time to look for a smaller one
@@ -319,7 +319,7 @@ def check_example_batch(runtime: gearshift.Runtime, model: Model, num_rows: int)
 
 @torch.no_grad()
 def check_other_batch(runtime: gearshift.Runtime, model: Model, num_rows: int) -> bool:
-    """Right from the first call on; whether, once all is built, the plan serves this size itself."""
+    """Right from the first call on; True if the plan serves this size itself once all is built."""
     inputs = inputs_for(model.recipe, num_rows, seed=3)
     want = model(*inputs)
     for _ in range(4):

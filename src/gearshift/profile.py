@@ -56,8 +56,10 @@ def compare_plans(
     *,
     seconds: float,
     progress: Progress,
+    strict: bool = False,
 ) -> list[PlanResult]:
-    """Every plan is built and verified, then they take turns, one call each."""
+    """Every plan is built and verified, then they take turns, one call each. With `strict` a plan
+    that is refused raises; else its result says why."""
     ready: dict[str, Callable[[], Any]] = {}
     facts: dict[str, dict[str, Any]] = {}
     for name, plan in plans.items():
@@ -66,6 +68,8 @@ def compare_plans(
         try:
             prepared = runtime.prepare(plan)
         except GearshiftError as error:
+            if strict:
+                raise
             facts[name] = {"refused": str(error)}
             continue
         facts[name] = {

@@ -4,7 +4,8 @@ Must not know which fault is injected.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from gearshift import Plan, Region, Rewrite, Runtime
+from gearshift.capture.load import capture
+from gearshift.capture.program import Program
 from gearshift.ir.topology import CALLER
 from gearshift.plan.cut import by_scope
 from gearshift.plan.plan import whole
@@ -69,6 +72,30 @@ class Encoder(nn.Module):
         return self.norm(x + self.out(F.gelu(weights @ value)))
 
 
+class Branching(nn.Module):
+    """float32[batch, 16] -> float32[batch, 4]; which head answers depends on the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, 256), nn.ReLU(), nn.Linear(256, 256))
+        self.high = nn.Sequential(nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 4))
+        self.low = nn.Sequential(nn.Linear(256, 256), nn.Sigmoid(), nn.Linear(256, 4))
+        self.drop = nn.Dropout(0.5)
+        self.gain = 1.0
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        hidden = F.dropout(self.body(x), 0.5, self.training) * self.gain
+        if x.sum() > 0:  # here
+            return self.high(hidden)
+        return self.low(self.drop(hidden))
+
+
+Made = tuple[nn.Module, Any]
+"""A model and its example."""
+
+
 def mlp(width: int = 32) -> tuple[nn.Module, Tensor]:
     torch.manual_seed(0)
     return Mlp(width).eval(), torch.randn(4, 16)
@@ -84,11 +111,21 @@ def encoder() -> tuple[nn.Module, Tensor]:
     return Encoder().eval(), token_ids(2, 7)
 
 
+def branching() -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    return Branching().eval(), torch.randn(4, 16)
+
+
 def token_ids(batch: int, length: int) -> Tensor:
     return torch.randint(VOCABULARY, (batch, length))
 
 
-MODELS = {"mlp": mlp, "convnet": convnet, "encoder": encoder}
+@cache
+def captured(make: Callable[[], Made]) -> tuple[Program, Any, Any]:
+    """Program, model and example, captured once for all tests; `survives` puts weights back."""
+    model, example = make()
+    args = (example,) if isinstance(example, Tensor) else tuple(example)
+    return capture(model, args, {}), model, example
 
 
 def one_region(runtime: Runtime, rewrite: Rewrite = ORT, engine: str = CALLER) -> Plan:
@@ -128,9 +165,3 @@ def agrees(got: Any, expected: Any) -> bool:
     except AssertionError:
         return False
     return True
-
-
-def agrees_with_eager(runtime: Runtime, model: Any, inputs: Sequence[Tensor]) -> None:
-    for given in inputs:
-        with torch.no_grad():
-            agree(runtime(given), model(given))

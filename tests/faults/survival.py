@@ -7,11 +7,12 @@ import copy
 import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +22,7 @@ from gearshift import Runtime
 from gearshift.act.backends.eager import EagerBackend
 from gearshift.act.backends.onnxruntime import OnnxRuntimeBackend
 from gearshift.act.backends.protocol import Executable, Order
+from gearshift.capture.program import Program
 
 
 @dataclass(frozen=True)
@@ -52,21 +54,45 @@ def nothing_left() -> Iterator[None]:
 
 @contextmanager
 def survives(
-    model: nn.Module, example: Any, check: bool = True, **settings: Any
+    model: nn.Module | Program,
+    example: Any,
+    *,
+    says: str = "",
+    check: bool = True,
+    **settings: Any,
 ) -> Iterator[Runtime]:
-    """An adapted model. After the block it must answer as eager, before and after it is closed."""
+    """An adapted model. After the block it must answer as eager, before and after it is closed.
+
+    `says` is what adapt must warn of; without `check` the answers are the test's own business.
+    """
     args = (example,) if isinstance(example, Tensor) else tuple(example)
-    with nothing_left():
-        runtime = gearshift.adapt(model, args, **settings)
+    eager: Any = model.eager if isinstance(model, Program) else model
+    with nothing_left(), as_before(eager):
+        with pytest.warns(UserWarning, match=says) if says else nullcontext():
+            runtime = gearshift.adapt(model, args, **settings)
         try:
             yield runtime
             if check:
-                answers_as(runtime, model, args)
+                answers_as(runtime, eager, args)
         finally:
             runtime.close()
         if check:
-            answers_as(runtime, model, args)
+            answers_as(runtime, eager, args)
         del runtime
+
+
+@contextmanager
+def as_before(model: nn.Module) -> Iterator[None]:
+    """Others use the same model: its weights and mode come back."""
+    state = copy.deepcopy(model.state_dict())
+    training = model.training
+    try:
+        yield
+    finally:
+        now = model.state_dict()
+        if any(not torch.equal(now[name], tensor) for name, tensor in state.items()):
+            model.load_state_dict(state)
+        model.train(training)
 
 
 def answers_as(runtime: Runtime, model: Any, args: Sequence[Any]) -> None:

@@ -19,6 +19,7 @@ from faults.models import (
     VOCABULARY,
     agree,
     by_module,
+    captured,
     encoder,
     mlp,
     one_region,
@@ -123,10 +124,10 @@ ENGINES: dict[str, Callable[..., Any]] = {
 def test_A1_a_call_whose_engine_raises_is_run_elsewhere(
     make: Callable[..., Any], counted: Counted
 ) -> None:
-    model, x = mlp()
+    program, model, x = captured(mlp)
     engine = make(fail_at=FAIL_AT)
     name = engine.spec.name
-    with survives(model, x, engines=["caller", engine]) as runtime, torch.no_grad():
+    with survives(program, x, engines=["caller", engine]) as runtime, torch.no_grad():
         plan = one_region(runtime, Rewrite(backend=counted.name), name)
         runtime.swap(plan)
         assert runtime.plan == plan
@@ -150,9 +151,9 @@ def test_A1_a_call_whose_engine_raises_is_run_elsewhere(
 def test_A1_no_call_is_lost_when_the_engine_fails_under_eight_threads(
     make: Callable[..., Any],
 ) -> None:
-    model, x = mlp()
+    program, model, x = captured(mlp)
     engine = make(fail_at=None)
-    with survives(model, x, engines=["caller", engine]) as runtime:
+    with survives(program, x, engines=["caller", engine]) as runtime:
         runtime.swap(by_module(runtime, ORT, engine.spec.name))
         engine.fail_at = engine.started + FAIL_AT
         inputs = [torch.randn(4, 16) for _ in range(64)]
@@ -168,11 +169,11 @@ def test_A1_no_call_is_lost_when_the_engine_fails_under_eight_threads(
 
 
 def test_A1_a_call_the_model_itself_refuses_is_not_the_engines_fault() -> None:
-    model, ids = encoder()
+    program, model, ids = captured(encoder)
     engine = null_engine(fail_at=None)
     poison = ids.clone()
     poison[0, 0] = VOCABULARY
-    with survives(model, ids, engines=["caller", engine]) as runtime:
+    with survives(program, ids, engines=["caller", engine]) as runtime:
         plan = one_region(runtime, ORT, "null:0")
         runtime.swap(plan)
         for _ in range(3):
@@ -228,8 +229,8 @@ def test_A5_the_old_plan_serves_on_when_a_new_one_fails(
     counted: Counted,
 ) -> None:
     registered(backend)
-    model, x = mlp()
-    with survives(model, x) as runtime, calling(runtime, x, model(x)):
+    program, model, x = captured(mlp)
+    with survives(program, x) as runtime, calling(runtime, x, model(x)):
         plan = one_region(runtime, Rewrite(backend=counted.name))
         runtime.swap(plan)
         with pytest.raises(GearshiftError) as caught:
@@ -248,9 +249,9 @@ def test_A5_an_engine_that_fails_while_it_builds_changes_nothing() -> None:
         def call(self, work: Callable[[], Any]) -> Any:
             raise OSError("the engine is gone")
 
-    model, x = mlp()
+    program, model, x = captured(mlp)
     engine = FailsToCall(EngineSpec(name="null:0", kind="null"))
-    with survives(model, x, engines=["caller", engine]) as runtime:
+    with survives(program, x, engines=["caller", engine]) as runtime:
         plan = one_region(runtime, ORT)
         runtime.swap(plan)
         with pytest.raises(GearshiftError, match="the engine is gone"):
@@ -262,8 +263,8 @@ def test_A5_a_build_that_fails_in_the_background_is_noticed_by_no_call(
     registered: Callable[[Backend], Backend],
 ) -> None:
     backend = registered(FailsAtOtherSizes())
-    model, x = mlp()
-    with survives(model, x) as runtime, torch.no_grad():
+    program, model, x = captured(mlp)
+    with survives(program, x) as runtime, torch.no_grad():
         plan = one_region(runtime, Rewrite(backend=backend.name))
         runtime.swap(plan)
         for batch in (1, 3, 3, 3, 3, 5, 7, 1, 1, 1):
@@ -294,9 +295,9 @@ def test_A6_with_every_engine_dead_the_model_answers_by_itself(
 ) -> None:
     backend = FailsLater()
     registered(backend)
-    model, x = mlp()
+    program, model, x = captured(mlp)
     engines = [null_engine("null:0"), null_engine("null:1")]
-    with survives(model, x, engines=["caller", *engines]) as runtime, torch.no_grad():
+    with survives(program, x, engines=["caller", *engines]) as runtime, torch.no_grad():
         both = by_module(runtime, Rewrite(backend=backend.name), "null:0")
         first, *rest = both.regions
         moved = one_region(runtime, Rewrite(backend=backend.name), "null:1")
@@ -323,9 +324,9 @@ def test_A6_with_every_engine_dead_the_model_answers_by_itself(
 
 @pytest.mark.timeout(60)
 def test_A6_an_engine_closed_beneath_its_plan_costs_no_call() -> None:
-    model, x = mlp()
+    program, model, x = captured(mlp)
     engine = PinnedEngine(PINNED)
-    with survives(model, x, engines=["caller", engine]) as runtime, torch.no_grad():
+    with survives(program, x, engines=["caller", engine]) as runtime, torch.no_grad():
         runtime.swap(one_region(runtime, ORT, PINNED.name))
         agree(runtime(x), model(x))
         engine.close()
@@ -336,8 +337,8 @@ def test_A6_an_engine_closed_beneath_its_plan_costs_no_call() -> None:
 
 @pytest.mark.timeout(60)
 def test_A6_a_dead_thread_is_no_hang() -> None:
-    model, x = mlp()
-    with survives(model, x, engines=["caller", Dies(PINNED)]) as runtime, torch.no_grad():
+    program, model, x = captured(mlp)
+    with survives(program, x, engines=["caller", Dies(PINNED)]) as runtime, torch.no_grad():
         runtime.swap(one_region(runtime, ORT, PINNED.name))
         for _ in range(2 * FAIL_AT):
             with within(SOON_S) as run:
@@ -348,15 +349,15 @@ def test_A6_a_dead_thread_is_no_hang() -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_A6_an_engine_that_cannot_start_is_an_error_in_time() -> None:
-    model, x = mlp()
+    program, model, x = captured(mlp)
     nowhere = EngineSpec(name="cpu:900", kind="cpu", cores=(900,))
     with pytest.raises(GearshiftError), within(SOON_S) as run:
-        run(lambda: _swap_to_new_engine(model, x, nowhere))
+        run(lambda: _swap_to_new_engine(program, x, nowhere))
 
 
-def _swap_to_new_engine(model: Any, x: Tensor, spec: EngineSpec) -> None:
+def _swap_to_new_engine(program: Any, x: Tensor, spec: EngineSpec) -> None:
     """A core may go away between the look at the machine and the engine's start."""
-    with survives(model, x, engines=["caller", PinnedEngine(spec)]) as runtime:
+    with survives(program, x, engines=["caller", PinnedEngine(spec)]) as runtime:
         runtime.swap(one_region(runtime, ORT, spec.name))
 
 

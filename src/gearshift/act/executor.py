@@ -119,8 +119,13 @@ class Executor(ABC):
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
 
     def in_flight(self) -> int:
-        entered, left = (counter.__reduce__()[1][0] for counter in (self.entered, self.left))
-        return int(entered - left)
+        return _value(self.entered) - _value(self.left)
+
+
+def _value(counter: "count[int]") -> int:
+    """Where a counter stands, without moving it."""
+    state: Any = counter.__reduce__()
+    return int(state[1][0])
 
 
 class WholeExecutor(Executor):

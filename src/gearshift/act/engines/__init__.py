@@ -67,8 +67,8 @@ def open_engine(spec: EngineSpec) -> Engine:
 def _parse_cores(name: str, text: str) -> tuple[int, ...]:
     cores: list[int] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
+        first, dash, last = part.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
             raise UsageError(f"engine {name!r}: cores are written 0, 0-1 or 0,2")
         cores += range(int(first), int(last or first) + 1)
     here = machine_cores()

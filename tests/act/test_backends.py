@@ -1,0 +1,88 @@
+"""Each backend does its duty, by the checker anyone can run; what is special about some."""
+
+import pytest
+import torch
+from torch import nn
+
+import gearshift
+from gearshift.act.backends import BACKENDS, NullBackend, check_backend
+from gearshift.capture.program import Fragment
+from gearshift.errors import CompileError
+from gearshift.plan import Region, Rewrite
+from gearshift.plan.plan import whole
+
+
+def small_model() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)]
+    return nn.Sequential(*layers).eval()
+
+
+@pytest.fixture(scope="module")
+def fragment() -> Fragment:
+    return gearshift.adapt(small_model(), torch.randn(2, 3, 8, 8)).program.fragments[0]
+
+
+@pytest.mark.parametrize("name", ["eager", "onnxruntime", "openvino", "inductor"])
+def test_backend_does_its_duty(name: str, fragment: Fragment) -> None:
+    check_backend(BACKENDS[name], fragment)
+
+
+def test_the_checker_catches_a_backend_that_computes_nothing(fragment: Fragment) -> None:
+    with pytest.raises(AssertionError, match="not close"):
+        check_backend(NullBackend(), fragment)
+
+
+def test_inductor_serves_and_shares_the_weights() -> None:
+    """Compiled in a child, loaded here; a creation op in the region must stay an op."""
+
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.gelu(self.linear(x)) + torch.arange(8)
+
+    model, x = Shifted().eval(), torch.randn(3, 8)
+    with gearshift.adapt(model, x) as runtime, torch.no_grad():
+        runtime.swap(whole(runtime.program.graph, rewrite=Rewrite(backend="inductor")))
+        torch.testing.assert_close(runtime(x), model(x))
+        assert runtime.memory.region_bytes == 0
+        assert runtime.coverage == 1.0
+        others = torch.randn(5, 8)
+        for _ in range(4):
+            torch.testing.assert_close(runtime(others), model(others))
+            assert runtime.settle(120)
+
+
+def test_inductor_tells_why_it_cannot(monkeypatch: pytest.MonkeyPatch, fragment: Fragment) -> None:
+    monkeypatch.setattr("gearshift.act.backends.inductor.CHILD", "gearshift.no_such_module")
+    model, x = small_model(), torch.randn(2, 3, 8, 8)
+    with gearshift.adapt(model, x) as runtime:
+        before = runtime.plan
+        with pytest.raises(CompileError, match="inductor"):
+            runtime.swap(whole(runtime.program.graph, rewrite=Rewrite(backend="inductor")))
+        assert runtime.plan == before
+
+
+def test_spinning_and_threads_reach_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnxruntime
+
+    seen = []
+    original = onnxruntime.InferenceSession
+
+    def spy(model: bytes, options: onnxruntime.SessionOptions, **rest: object) -> object:
+        spinning = options.get_session_config_entry("session.intra_op.allow_spinning")
+        stop = options.get_session_config_entry("session.force_spinning_stop")
+        seen.append((options.intra_op_num_threads, spinning, stop))
+        return original(model, options, **rest)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", spy)
+    model, x = small_model(), torch.randn(2, 3, 8, 8)
+    with gearshift.adapt(model, x) as runtime:
+        ops = tuple(op.name for op in runtime.program.graph.ops)
+        for threads, spin in ((1, False), (2, True)):
+            rewrite = Rewrite(backend="onnxruntime", threads=threads, spin=spin)
+            runtime.swap(gearshift.Plan(regions=(Region(ops=ops, rewrite=rewrite),)))
+    assert seen == [(1, "0", "1"), (2, "1", "1")]

@@ -1,0 +1,500 @@
+"""Rows F1, F3, F4: plans change while calls flow; a wrong plan never stays; nothing piles up.
+
+Swaps between split plans come with that knob.
+"""
+
+import ctypes
+import gc
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from torch import Tensor
+
+from faults.models import (
+    OPENVINO,
+    ORT,
+    agree,
+    agrees,
+    branching,
+    by_module,
+    captured,
+    convnet,
+    eager_plan,
+    encoder,
+    mlp,
+    one_region,
+    token_ids,
+)
+from faults.survival import Counted, Notes, Witness, replaced, survives
+from gearshift import GearshiftError, Plan, Region, Rewrite, Runtime
+from gearshift.act.backends import Backend
+from gearshift.act.backends.eager import EagerBackend
+from gearshift.act.backends.protocol import Executable, Order
+from gearshift.act.engines.pinned import machine_cores
+from gearshift.errors import VerifyError
+from gearshift.plan import legal_moves
+from gearshift.plan.plan import ordered
+
+NUM_THREADS = 8
+SOON_S = 10.0
+MB = 1 << 20
+Add = Callable[[Backend], Backend]
+
+
+@dataclass
+class Traffic:
+    """Threads that call and check, until told to stop."""
+
+    runtime: Runtime
+    inputs: Sequence[Tensor]
+    expected: Sequence[Tensor]
+    notes: Notes
+    calls: int = 0
+    seen: set[tuple[tuple[str, str], ...]] = field(default_factory=set)
+    """For each call that witnesses served, the regions that ran, in order."""
+    wrong: list[str] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def call_until_stopped(self, first: int) -> None:
+        turns = itertools.cycle(range(len(self.inputs)))
+        for turn in itertools.islice(turns, first, None):
+            if self.stop.is_set():
+                return
+            mine = self.notes.mine()
+            mine.clear()
+            try:
+                answer = self.runtime(self.inputs[turn])
+            except Exception as error:
+                self.wrong.append(repr(error))
+                continue
+            self.seen.add(tuple(mine))
+            self.calls += 1
+            if not agrees(answer, self.expected[turn]):
+                self.wrong.append(f"answer {turn} differs")
+
+
+@contextmanager
+def traffic(runtime: Runtime, model: Any, inputs: Sequence[Tensor], notes: Notes) -> Iterator[Any]:
+    with torch.no_grad():
+        expected = [model(given) for given in inputs]
+    flow = Traffic(runtime, inputs, expected, notes)
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        futures = [pool.submit(flow.call_until_stopped, first) for first in range(NUM_THREADS)]
+        try:
+            yield flow
+        finally:
+            flow.stop.set()
+        for future in futures:
+            future.result(60)
+
+
+def swap_under_load(num_swaps: int, registered: Add) -> None:
+    """Backends, cuts and engines all differ; two witnesses show which regions a call ran through."""
+    notes = Notes()
+    one, two = Rewrite(backend="witness one"), Rewrite(backend="witness two")
+    registered(Witness(one.backend, notes))
+    registered(Witness(two.backend, notes))
+    program, model, x = captured(mlp)
+    inputs = [torch.randn(batch, 16) for batch in (4, 4, 2, 4, 1, 4, 7, 4)]
+    with survives(program, x) as runtime:
+        pinned = f"cpu:{machine_cores()[0]}"
+        plans = [
+            by_module(runtime, one),
+            one_region(runtime, ORT),
+            one_region(runtime, two),
+            one_region(runtime, OPENVINO),
+            eager_plan(runtime),
+            by_module(runtime, two),
+            by_module(runtime, ORT),
+            one_region(runtime, ORT, pinned),
+            op_by_op(runtime, one),
+            mixed(runtime, (ORT, Rewrite(), OPENVINO), pinned),
+        ]
+        whole_calls = {()} | {witnessed(plan) for plan in plans}
+        with traffic(runtime, model, inputs, notes) as flow:
+            for turn in range(num_swaps):
+                plan = plans[turn % len(plans)]
+                runtime.swap(plan)
+                assert runtime.plan == plan
+        assert flow.wrong == []
+        assert flow.calls > num_swaps
+        assert not runtime.faults
+        assert flow.seen <= whole_calls, "a call ran through regions of two plans"
+        assert len(flow.seen) > 3, "the witnesses' plans really served"
+        assert not [d for d in runtime.decisions if "rolled back" in d.outcome]
+
+
+def op_by_op(runtime: Runtime, rewrite: Rewrite) -> Plan:
+    graph = runtime.program.graph
+    return ordered(graph, tuple(Region(ops=(op.name,), rewrite=rewrite) for op in graph.ops))
+
+
+def mixed(runtime: Runtime, rewrites: Sequence[Rewrite], engine: str) -> Plan:
+    """Regions take turns in backend and in engine."""
+    turns = zip(by_module(runtime).regions, itertools.cycle(rewrites), strict=False)
+    regions = [
+        Region(ops=region.ops, rewrite=rewrite, engine=engine if index % 2 else "caller")
+        for index, (region, rewrite) in enumerate(turns)
+    ]
+    return ordered(runtime.program.graph, tuple(regions))
+
+
+def witnessed(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """What a call's witnesses write down if it runs wholly on this plan."""
+    regions = [r for r in plan.regions if r.rewrite.backend.startswith("witness")]
+    return tuple((region.rewrite.backend, region.name) for region in regions)
+
+
+@pytest.mark.capability("core.hot-swap")
+def test_F1_swaps_under_eight_threads_lose_and_mix_nothing(registered: Add) -> None:
+    swap_under_load(40, registered)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.capability("core.hot-swap")
+def test_F1_a_thousand_swaps_under_eight_threads_lose_and_mix_nothing(registered: Add) -> None:
+    swap_under_load(1000, registered)
+
+
+def test_F1_a_walk_over_legal_moves_gives_eagers_answers() -> None:
+    """Each plan one move from the last, as a search or an agent would go."""
+    program, model, x = captured(convnet)
+    engines = ["caller", f"cpu:{machine_cores()[0]}"]
+    with survives(program, x, engines=engines) as runtime, torch.no_grad():
+        space = runtime.space
+        plan, served = runtime.plan, set()
+        draw = torch.Generator().manual_seed(0)
+        for _ in range(15):
+            moves = [m for m in legal_moves(plan, space) if "inductor" not in str(m)]
+            move = moves[int(torch.randint(len(moves), (), generator=draw))]
+            plan = move.apply(plan, space.graph)
+            runtime.swap(plan, str(move))
+            assert runtime.plan == plan
+            served.add(plan)
+            for batch in (2, 3):
+                given = torch.randn(batch, 3, 8, 8)
+                agree(runtime(given), model(given))
+        assert len(served) > 5
+
+
+def test_F1_a_model_in_parts_changes_all_its_parts_together(registered: Add) -> None:
+    notes = Notes()
+    one, two = Rewrite(backend="witness one"), Rewrite(backend="witness two")
+    registered(Witness(one.backend, notes))
+    registered(Witness(two.backend, notes))
+    program, model, x = captured(branching)
+    x = x.abs()
+    with survives(program, x, says="not captured") as runtime:
+        assert len(runtime.program.fragments) > 1
+        plans = [one_region(runtime, one), one_region(runtime, two), one_region(runtime, ORT)]
+        with traffic(runtime, model, [x, -x, x * 2, -x * 2], notes) as flow:
+            for turn in range(30):
+                runtime.swap(plans[turn % len(plans)])
+        assert flow.wrong == []
+        backends = [{backend for backend, _ in regions} for regions in flow.seen]
+        assert all(len(names) <= 1 for names in backends), "a call ran on two plans"
+        assert {name for names in backends for name in names} == {one.backend, two.backend}
+
+
+@pytest.mark.capability("core.threads")
+@pytest.mark.parametrize("name", ["counted", "onnxruntime", "openvino"])
+def test_F1_outputs_held_by_eight_threads_never_change(name: str, counted: Counted) -> None:
+    program, model, ids = captured(encoder)
+    rewrite = Rewrite(backend=name)
+    with survives(program, ids) as runtime:
+        plan = by_module(runtime, rewrite)
+        runtime.swap(plan)
+        runs = counted.runs
+        sizes = [(2, 7), (3, 5), (2, 7), (1, 4)]
+
+        def call_and_hold(seed: int) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+            torch_inputs = [token_ids(*sizes[i % len(sizes)]) for i in range(50)]
+            held = [runtime(given) for given in torch_inputs]
+            return torch_inputs, held, [answer.clone() for answer in held]
+
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            batches = list(pool.map(call_and_hold, range(NUM_THREADS)))
+        for _ in range(50):
+            runtime(ids)
+        homes: set[int] = set()
+        for inputs, held, copies in batches:
+            for given, answer, kept in zip(inputs, held, copies, strict=True):
+                assert torch.equal(answer, kept), "an answer given away was written to"
+                with torch.no_grad():
+                    agree(answer, model(given))
+                homes.add(answer.data_ptr())
+        assert len(homes) == NUM_THREADS * 50, "no two answers share memory"
+        assert runtime.plan == plan
+        assert name != counted.name or counted.runs - runs > NUM_THREADS * 25
+
+
+class OffWeight(EagerBackend):
+    """Eager with one weight a thousandth too large: the whole tensor, or its largest number."""
+
+    name = "off weight"
+
+    def __init__(self, weight: str, *, single: bool = False) -> None:
+        self.weight, self.single = weight, single
+        self.built = 0
+
+    def build(self, order: Order) -> Executable:
+        assert order.fragment.fx is not None
+        cut = order.fragment.fx.cut(order.ops, order.sizes)
+        weights = [self._weight(name, order.fragment.weights[name]) for name in cut.weights]
+        forward = cut.body.forward
+        self.built += 1
+        return replaced(super().build(order), lambda *inputs: forward(*inputs, *weights))
+
+    def _weight(self, name: str, tensor: Tensor) -> Tensor:
+        if name != self.weight:
+            return tensor
+        off = tensor.clone()
+        flat = off.view(-1)
+        (flat[flat.abs().argmax()] if self.single else flat).mul_(1 + 1e-3)
+        return off
+
+
+class Wrong(EagerBackend):
+    """Eager with a factor that can be set while it serves."""
+
+    name = "wrong"
+    factor = 1.0
+
+    def build(self, order: Order) -> Executable:
+        built = super().build(order)
+
+        def run(*inputs: Any) -> Sequence[Tensor]:
+            return [output * self.factor for output in built.run(*inputs)]
+
+        return replaced(built, run)
+
+
+class WrongElsewhere(Wrong):
+    """Right at the example's batch size only."""
+
+    name = "wrong elsewhere"
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+
+    def build(self, order: Order) -> Executable:
+        built = EagerBackend.build(self, order)
+
+        def run(*inputs: Any) -> Sequence[Tensor]:
+            factor = 1.0 if inputs[0].shape[0] == self.batch else 1.01
+            return [output * factor for output in built.run(*inputs)]
+
+        return replaced(built, run)
+
+
+@pytest.mark.capability("core.verify")
+@pytest.mark.parametrize("factor", [1.01, 1.0003, -1.0, float("nan"), float("inf"), 0.0], ids=str)
+def test_F3_a_plan_that_is_wrong_from_the_start_never_serves(
+    factor: float, registered: Add, counted: Counted
+) -> None:
+    backend = Wrong()
+    backend.factor = factor
+    registered(backend)
+    program, model, x = captured(mlp)
+    with survives(program, x) as runtime, torch.no_grad():
+        good = one_region(runtime, Rewrite(backend=counted.name))
+        runtime.swap(good)
+        for plan in (
+            one_region(runtime, Rewrite(backend="wrong")),
+            by_module(runtime, Rewrite(backend="wrong")),
+            Plan(regions=(*by_module(runtime).regions[:-1], _last(runtime, "wrong"))),
+        ):
+            with pytest.raises(VerifyError, match="differs"):
+                runtime.swap(plan)
+            assert runtime.plan == good
+            assert "refused" in runtime.decisions[-1].outcome
+            agree(runtime(x), model(x))
+        backend.factor = 1.0
+        runtime.swap(plan)
+        assert runtime.plan == plan, "the same plan serves once it is right"
+
+
+def _last(runtime: Runtime, backend: str) -> Region:
+    region = by_module(runtime).regions[-1]
+    return Region(ops=region.ops, rewrite=Rewrite(backend=backend))
+
+
+WEIGHTS = [
+    f"p_module_{layer}_{kind}"
+    for layer in ("first", "second", "last")
+    for kind in ("weight", "bias")
+]
+
+
+@pytest.mark.capability("core.verify")
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_F3_a_weight_off_by_a_thousandth_is_refused(weight: str, registered: Add) -> None:
+    program, model, x = captured(mlp)
+    with survives(program, x) as runtime:
+        assert [value.name for value in runtime.program.graph.weights] == WEIGHTS
+        for backend, cuts in (
+            (OffWeight(weight), (one_region, by_module)),
+            (OffWeight(weight, single=True), (by_module,)),
+            (OffWeight(""), ()),
+        ):
+            registered(backend)
+            for cut in cuts:
+                with pytest.raises(VerifyError, match="differs"):
+                    runtime.swap(cut(runtime, Rewrite(backend=backend.name)))
+                assert runtime.plan == eager_plan(runtime)
+        runtime.swap(by_module(runtime, Rewrite(backend=backend.name)))
+        assert runtime.plan == by_module(runtime, Rewrite(backend=backend.name))
+
+
+@pytest.mark.capability("core.verify")
+def test_F3_a_single_number_of_a_one_region_plan_off_by_a_thousandth(registered: Add) -> None:
+    """Where it moves the result by more than the promise of 1e-4 of its largest magnitude."""
+    backend = OffWeight("p_module_last_weight", single=True)
+    registered(backend)
+    program, model, x = captured(mlp)
+    with survives(program, x) as runtime, pytest.raises(VerifyError, match="differs"):
+        runtime.swap(one_region(runtime, Rewrite(backend=backend.name)))
+
+
+@pytest.mark.capability("core.verify")
+def test_F3_a_plan_wrong_at_other_sizes_never_serves_those(registered: Add) -> None:
+    program, model, x = captured(mlp)
+    backend = WrongElsewhere(batch=x.shape[0])
+    registered(backend)
+    with survives(program, x) as runtime, torch.no_grad():
+        plan = one_region(runtime, Rewrite(backend=backend.name))
+        runtime.swap(plan)
+        for batch in (1, 2, 3, 4, 5) * 5:
+            given = torch.randn(batch, 16)
+            agree(runtime(given), model(given))
+            assert runtime.settle(SOON_S)
+        assert runtime.plan == plan
+
+
+@pytest.mark.capability("core.verify")
+@pytest.mark.parametrize("after_s", [0.0, 3.0], ids=["at once", "later"])
+def test_F3_a_plan_that_turns_wrong_is_rolled_back(after_s: float, registered: Add) -> None:
+    backend = Wrong()
+    registered(backend)
+    program, model, x = captured(mlp)
+    with survives(program, x) as runtime, torch.no_grad():
+        plan = one_region(runtime, Rewrite(backend=backend.name))
+        runtime.swap(plan)
+        start_s = time.monotonic()
+        while time.monotonic() - start_s < after_s:
+            agree(runtime(x), model(x))
+            time.sleep(0.01)
+        assert runtime.plan == plan
+        backend.factor = 1.01
+        wrong_s = time.monotonic()
+        while runtime.plan == plan and time.monotonic() - wrong_s < 20:
+            runtime(x)
+            time.sleep(0.01)
+        assert time.monotonic() - wrong_s < (1.0 if after_s == 0 else 4.0)
+        assert runtime.plan == eager_plan(runtime)
+        assert "rolled back" in runtime.decisions[-1].outcome
+        for _ in range(10):
+            agree(runtime(x), model(x))
+        with pytest.raises(VerifyError):
+            runtime.swap(plan)
+
+
+@pytest.mark.capability("core.verify")
+def test_F3_sampling_goes_on_after_a_call_the_model_refuses(registered: Add) -> None:
+    """A plan answers where the model raises: wrong, and no reason to stop looking."""
+    backend = Wrong()
+    registered(backend)
+    program, model, ids = captured(encoder)
+    poison = ids.clone()
+    poison[0, 0] = -1
+    with survives(program, ids) as runtime, torch.no_grad():
+        runtime.swap(one_region(runtime, ORT))
+        try:
+            runtime(poison)
+        except IndexError:
+            pass
+        assert runtime.settle(SOON_S)
+        runtime.swap(one_region(runtime, ORT))
+        agree(runtime(ids), model(ids))
+        plan = one_region(runtime, Rewrite(backend=backend.name))
+        runtime.swap(plan)
+        agree(runtime(ids), model(ids))
+        backend.factor = 1.01
+        wrong_s = time.monotonic()
+        while runtime.plan == plan and time.monotonic() - wrong_s < SOON_S:
+            runtime(ids)
+            time.sleep(0.01)
+        assert runtime.plan == eager_plan(runtime)
+
+
+@pytest.mark.capability("core.verify")
+def test_F3_an_illegal_plan_is_refused_before_anything_is_built(counted: Counted) -> None:
+    program, model, x = captured(mlp)
+    with survives(program, x) as runtime:
+        good = one_region(runtime, Rewrite(backend=counted.name))
+        runtime.swap(good)
+        builds = counted.builds
+        for wrong in (
+            Plan(regions=()),
+            Plan(regions=good.regions * 2),
+            one_region(runtime, Rewrite(backend="nonesuch")),
+            one_region(runtime, Rewrite(backend=counted.name), "cpu:900"),
+            one_region(runtime, Rewrite(backend=counted.name, threads=900)),
+        ):
+            with pytest.raises(GearshiftError):
+                runtime.swap(wrong)
+            assert runtime.plan == good
+        assert counted.builds == builds
+
+
+LEAK_BYTES = 32 * MB
+WIDTH = 1024
+
+
+def swap_and_weigh(num_swaps: int) -> None:
+    """The model's 4 MB come again in every compiled plan: one of them kept each time would show."""
+    model, x = mlp(WIDTH)
+    with survives(model, x) as runtime, torch.no_grad():
+        plans = [
+            one_region(runtime, ORT),
+            by_module(runtime, OPENVINO),
+            by_module(runtime, ORT),
+            one_region(runtime, OPENVINO),
+            eager_plan(runtime),
+        ]
+        start_bytes = 0
+        for turn in range(num_swaps + 2 * len(plans)):
+            if turn == 2 * len(plans):
+                start_bytes = settled_bytes(runtime)
+            runtime.swap(plans[turn % len(plans)])
+            agree(runtime(x), model(x))
+            runtime(torch.randn(3, 16))
+        assert settled_bytes(runtime) - start_bytes < LEAK_BYTES
+        assert runtime.memory.region_bytes == 0
+
+
+def settled_bytes(runtime: Runtime) -> int:
+    assert runtime.settle(SOON_S)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return psutil.Process().memory_info().rss
+
+
+def test_F4_swaps_do_not_pile_up_memory() -> None:
+    swap_and_weigh(60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_F4_a_thousand_swaps_do_not_pile_up_memory() -> None:
+    swap_and_weigh(1000)

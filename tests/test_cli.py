@@ -1,0 +1,138 @@
+"""The command line: what goes to stdout, what to stderr, and the exit codes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gearshift.cli import main
+
+FACTORY = """
+import torch
+from torch import nn
+
+def make():
+    torch.manual_seed(0)
+    layers = [nn.Linear(512, 512), nn.ReLU()] * 6
+    return nn.Sequential(*layers), torch.randn(64, 512)
+
+
+def tiny():
+    return nn.Linear(4, 4), torch.randn(2, 4)
+"""
+
+
+@dataclass
+class Result:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def gearshift(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Result]:
+    """The command, in this process: most tests are about what it prints."""
+    monkeypatch.chdir(folder)
+
+    def call(*args: str) -> Result:
+        monkeypatch.setattr(sys, "argv", ["gearshift", *args])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Result(int(ended.value.code or 0), out, err)
+
+    return call
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "with a space"
+    place.mkdir()
+    (place / "mine.py").write_text(FACTORY)
+    return place
+
+
+def test_run_exports_a_plan_that_runs_again(folder: Path, gearshift: Callable[..., Result]) -> None:
+    args = ["run", "mine.py:make", "--seconds", "0.5", "--backends", "onnxruntime,openvino"]
+    args += ["--export", "best plan.json", "--json"]
+    command = [sys.executable, "-c", "from gearshift.cli import main; main()", *args]
+    first = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert first.returncode == 0, first.stderr
+    data = json.loads(first.stdout)
+    assert data["schema_version"] == 1
+    assert data["results"][0]["name"] == "eager"
+    assert {r["name"].split()[0] for r in data["results"]} == {"eager", "onnxruntime", "openvino"}
+    assert all(result["max_error"] <= 1e-4 for result in data["results"])
+    assert "measuring" in first.stderr
+    plan = json.loads((folder / "best plan.json").read_text())
+    assert plan == data["plan"]
+    again = gearshift("run", "mine.py:make", "--plan", "best plan.json", "--seconds", "0.5")
+    assert again.returncode in (0, 3), again.stderr
+    assert "best plan" in again.stdout
+    assert "vs eager" in again.stdout
+
+
+def test_a_plan_slower_than_eager_breaks_a_promise(
+    folder: Path, gearshift: Callable[..., Result]
+) -> None:
+    """Handing a few microseconds of work to another thread cannot pay."""
+    rewrite = {"backend": "openvino", "threads": 1}
+    regions = [{"ops": "*", "engine": "cpu:0", "rewrite": rewrite}]
+    (folder / "slow.json").write_text(json.dumps({"schema_version": 1, "regions": regions}))
+    result = gearshift("run", "mine.py:tiny", "--plan", "slow.json", "--seconds", "0.5")
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert "slower than eager" in result.stderr
+
+
+def test_profile_prints_a_table_of_regions(gearshift: Callable[..., Result]) -> None:
+    result = gearshift("profile", "mine.py:make", "--seconds", "0.02", "--json")
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(result.stdout)["regions"]
+    assert len({tuple(row["ops"]) for row in rows}) == 12
+    assert len({row["region"] for row in rows}) == 2, "equal layers share one identity"
+    assert {row["rewrite"].split()[0] for row in rows} == {"eager", "onnxruntime", "openvino"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "a plan is"),
+        ('{"schema_version": 9, "regions": []}', "schema_version is 9"),
+        ('{"schema_version": 1, "regions": [{"ops": ["nope"]}]}', "'nope' is no op"),
+        ('{"schema_version": 1, "regions": [{"ops": "*", "engine": "cpu:77"}]}', "no engine"),
+        ('{"schema_version": 1, "regions": [{"ops": "*", "rewrite": "fast"}]}', "no backend"),
+    ],
+)
+def test_a_wrong_plan_is_one_line_and_exit_2(
+    folder: Path, gearshift: Callable[..., Result], plan: str, said: str
+) -> None:
+    (folder / "plan.json").write_text(plan)
+    result = gearshift("run", "mine.py:tiny", "--plan", "plan.json")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    (line,) = [line for line in result.stderr.splitlines() if not line.endswith("...")]
+    assert line.startswith("error: ")
+    assert said in line
+
+
+def test_help_teaches_with_an_example(gearshift: Callable[..., Result]) -> None:
+    for command in ("run", "profile", "bench"):
+        result = gearshift(command, "--help")
+        assert result.returncode == 0
+        assert f"Example: gearshift {command}" in result.stdout
+
+
+def test_no_write_permission_is_said(gearshift: Callable[..., Result]) -> None:
+    result = gearshift(
+        "run", "mine.py:tiny", "--seconds", "0.1", "--backends", "onnxruntime", "--export",
+        "no/such/folder.json")  # fmt: skip
+    assert result.returncode == 2
+    assert "cannot write 'no/such/folder.json'" in result.stderr

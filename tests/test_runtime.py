@@ -1,0 +1,132 @@
+"""The runtime as a user meets it: memory, explanations, closing, delegation."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import gearshift
+from gearshift.errors import MemoryLimitError, UsageError
+from gearshift.plan import Rewrite
+from gearshift.plan.cut import by_scope
+from gearshift.plan.plan import whole
+
+ORT = Rewrite(backend="onnxruntime", threads=1)
+
+
+def two_layers() -> nn.Module:
+    return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).eval()
+
+
+def test_memory_counts_each_byte_once() -> None:
+    model = two_layers()
+    model[2].weight = model[0].weight
+    weights = 4 * (256 * 256 + 2 * 256)
+    with gearshift.adapt(model, torch.randn(4, 256)) as runtime:
+        assert runtime.memory.total_bytes == weights
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+        assert runtime.memory.region_bytes == weights
+        runtime.swap(whole(runtime.program.graph))
+        assert runtime.memory.total_bytes == weights
+
+
+def test_the_memory_limit_holds_while_a_plan_is_built() -> None:
+    """Old and new plan are both held for a moment: that moment counts."""
+    weights = 4 * 2 * (256 * 256 + 256)
+    limit = gearshift.Objective(memory_limit=2 * weights + 1000)
+    with gearshift.adapt(two_layers(), torch.randn(4, 256), objective=limit) as runtime:
+        graph = runtime.program.graph
+        runtime.swap(whole(graph, rewrite=ORT))
+        served = runtime.plan
+        with pytest.raises(MemoryLimitError, match="limit is 1 MB"):
+            runtime.swap(whole(graph, rewrite=Rewrite(backend="openvino", threads=1)))
+        assert runtime.plan == served
+        runtime.swap(whole(graph))
+        runtime.swap(whole(graph, rewrite=Rewrite(backend="openvino", threads=1)))
+
+
+def test_regions_two_plans_share_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gearshift.act.backends import BACKENDS
+
+    built = []
+    backend = BACKENDS["onnxruntime"]
+    original = backend.build
+    monkeypatch.setattr(backend, "build", lambda order: built.append(order.ops) or original(order))
+    with gearshift.adapt(two_layers(), torch.randn(4, 256)) as runtime:
+        graph = runtime.program.graph
+        plan = by_scope(graph, depth=1, like=gearshift.Region(ops=(), rewrite=ORT))
+        runtime.swap(plan)
+        assert len(built) == 3
+        last = plan.regions[-1]
+        moved = gearshift.Plan(regions=(*plan.regions[:-1], gearshift.Region(ops=last.ops)))
+        runtime.swap(moved)
+        assert len(built) == 3
+
+
+def test_explain_tells_the_plan_the_decisions_and_the_worst_error() -> None:
+    with gearshift.adapt(two_layers(), torch.randn(4, 256)) as runtime:
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT), "because it is faster")
+        text = runtime.explain()
+        for part in (
+            "onnxruntime x1",
+            "3 ops",
+            "because it is faster",
+            "worst error",
+            "MB weights",
+        ):
+            assert part in text
+        assert runtime.decisions[-1].plan == runtime.plan.fingerprint
+
+
+def test_what_else_is_asked_the_model_answers() -> None:
+    model = two_layers()
+    with gearshift.adapt(model, torch.randn(4, 256)) as runtime:
+        assert list(runtime.parameters()) == list(model.parameters())
+        assert runtime.state_dict().keys() == model.state_dict().keys()
+        with pytest.raises(AttributeError):
+            runtime.no_such_thing  # noqa: B018
+
+
+def test_after_close_the_model_still_answers_and_no_thread_is_left() -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    runtime = gearshift.adapt(model, x)
+    runtime.swap(whole(runtime.program.graph, engine="cpu:0", rewrite=ORT))
+    runtime(x)
+    runtime.close()
+    runtime.close()
+    assert torch.equal(runtime(x), model(x))
+    left = [thread.name for thread in threading.enumerate() if "gearshift" in thread.name]
+    assert not left
+
+
+@pytest.mark.parametrize("example", [None, 3, "x"])
+def test_examples_that_are_none_are_refused(example: object) -> None:
+    with pytest.raises(UsageError, match="example_inputs is needed"):
+        gearshift.adapt(two_layers(), example)
+
+
+def test_a_model_that_does_not_run_on_its_example_is_the_users_mistake() -> None:
+    with pytest.raises(UsageError, match="does not run on the example inputs"):
+        gearshift.adapt(two_layers(), torch.randn(4, 255))
+
+
+def test_outputs_are_plain_tensors_without_history() -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x) as runtime:
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+        y = runtime(x)
+        assert type(y) is torch.Tensor
+        assert not y.requires_grad
+        y.add_(1)
+        wanting = x.clone().requires_grad_()
+        runtime(wanting).sum().backward()
+        assert wanting.grad is not None
+
+
+def test_autocast_runs_as_the_model_would() -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x) as runtime:
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert runtime(x).dtype == model(x).dtype == torch.bfloat16
