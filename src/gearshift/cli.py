@@ -7,12 +7,15 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from gearshift.capture.load import capture, load
@@ -72,14 +75,15 @@ def run(
     with _adapted(model) as (runtime, example):
         plans = _given_plan(runtime, plan) if plan else _backend_plans(runtime, _wanted(backends))
         eager = runtime.program.reference_name
-        results = compare_plans(
-            runtime,
-            {eager: runtime.plan, **plans},
-            *_call(example),
-            seconds=seconds,
-            progress=_say,
-            strict=plan is not None,
-        )
+        with _progress(len(plans) + 2) as step:
+            results = compare_plans(
+                runtime,
+                {eager: runtime.plan, **plans},
+                *_call(example),
+                seconds=seconds,
+                progress=step,
+                strict=plan is not None,
+            )
         measured = [result for result in results if result.latencies_s]
         best = measured[-1] if plan else min(measured, key=lambda result: result.median_s)
         runtime.swap(best.plan, f"fastest of {len(measured)} measured")
@@ -111,7 +115,8 @@ def profile(
         plan = by_scope(graph, depth=depth, like=Region(ops=(), engine=engine))
         wanted = _wanted(backends)
         rewrites = [r for r in runtime.space.rewrites if not wanted or r.backend in wanted]
-        rows = list(profile_regions(runtime, plan, rewrites, seconds=seconds, progress=_say))
+        with _progress(len(plan.regions)) as step:
+            rows = list(profile_regions(runtime, plan, rewrites, seconds=seconds, progress=step))
         data = {"schema_version": SCHEMA_VERSION, "name": "profile", "model": model}
         data |= {"machine": machine(), "regions": [_measurement(row) for row in rows]}
         _print(data, as_json, lambda: _profile_table(plan, rows))
@@ -332,6 +337,22 @@ def _cell(latency_s: float | None, fastest_s: float | None) -> str:
 
 def _say(text: str) -> None:
     progress.print(f"[dim]{text} ...[/dim]")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar where stderr is a terminal, plain lines where it is not."""
+    if not progress.is_terminal:
+        yield _say
+        return
+    with Progress(console=progress, transient=True) as bar:
+        task = bar.add_task("", total=total)
+
+        def step(text: str) -> None:
+            bar.update(task, description=text)
+            bar.advance(task)
+
+        yield step
 
 
 def main() -> None:
