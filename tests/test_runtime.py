@@ -28,6 +28,7 @@ def test_memory_counts_each_byte_once() -> None:
         runtime.swap(whole(runtime.program.graph, rewrite=ORT))
         assert runtime.memory.region_bytes == weights
         runtime.swap(whole(runtime.program.graph))
+        assert runtime.settle(30)
         assert runtime.memory.total_bytes == weights
 
 

@@ -4,7 +4,7 @@ A recipe: uses the runtime's parts; decides nothing.
 """
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -21,7 +21,7 @@ from gearshift.errors import GearshiftError
 from gearshift.ir.measurement import Measurement, Metric, Source
 from gearshift.ir.region import identity
 from gearshift.plan import Plan, Region, Rewrite
-from gearshift.runtime import Runtime
+from gearshift.runtime import Prepared, Runtime
 
 Progress = Callable[[str], None]
 MIN_CALLS = 5
@@ -60,7 +60,7 @@ def compare_plans(
 ) -> list[PlanResult]:
     """Every plan is built and verified, then they take turns, one call each. With `strict` a plan
     that is refused raises; else its result says why."""
-    ready: dict[str, Callable[[], Any]] = {}
+    ready: dict[str, Prepared] = {}
     facts: dict[str, dict[str, Any]] = {}
     for name, plan in plans.items():
         progress(f"building {name}")
@@ -77,17 +77,20 @@ def compare_plans(
             "max_error": prepared.worst_error,
             "held_bytes": prepared.held_bytes,
         }
-        ready[name] = partial(prepared, *args, **kwargs)
+        ready[name] = prepared
     progress("measuring")
     with torch.no_grad():
-        latencies = take_turns(ready, seconds)
+        calls = {name: partial(prepared, *args, **kwargs) for name, prepared in ready.items()}
+        latencies = take_turns(calls, seconds)
+    for prepared in ready.values():
+        prepared.release()
     return [
         PlanResult(name=name, plan=plan, latencies_s=tuple(latencies.get(name, ())), **facts[name])
         for name, plan in plans.items()
     ]
 
 
-def take_turns(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
+def take_turns(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
     """Seconds of each call, in rotating order, until the time is up or each has had its turns."""
     names = list(calls)
     latencies: dict[str, list[float]] = {name: [] for name in names}

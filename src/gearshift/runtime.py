@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
+from weakref import WeakSet
 
 from torch import nn
 from torch.export import ExportedProgram
@@ -39,6 +40,7 @@ from gearshift.plan import Objective, Plan, Region, Space, check, render
 from gearshift.plan.plan import whole
 
 MAX_DECISIONS = 256
+SETTLE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,11 @@ class Prepared:
     @property
     def held_bytes(self) -> int:
         return sum(built.held_bytes for v in self.variants for built in v.built)
+
+    def release(self) -> None:
+        """Frees what was built, if it is not to be put in force."""
+        for variants in self.variants:
+            variants.release()
 
 
 def adapt(
@@ -139,6 +146,8 @@ class Runtime:
         )
         self._audit = Audit(program.eager, self._background, tolerance, self._caught)
         self._variants: tuple[Variants, ...] = ()
+        self._built: WeakSet[Variants] = WeakSet()
+        self._counting = threading.Lock()
         self._eager = self._eager_executor()
         self._active: Executor = self._eager
 
@@ -191,8 +200,10 @@ class Runtime:
 
     @property
     def memory(self) -> Memory:
-        held = sum(variant.held_bytes for v in self._variants for variant in v.built)
-        return Memory(weight_bytes=self.program.weight_bytes, region_bytes=held)
+        """Of the plan in force, of those being built, and of those not yet let go."""
+        variants = [variant for v in self._built for variant in v.built]
+        regions = {id(e): e.held_bytes for variant in variants for e in variant.executables}
+        return Memory(weight_bytes=self.program.weight_bytes, region_bytes=sum(regions.values()))
 
     @property
     def coverage(self) -> float | None:
@@ -271,7 +282,9 @@ class Runtime:
             first = self.program.by_name.get("")
             return first and explain_refusal(first, args, kwargs, error)
 
-        return EagerExecutor(whole(self.program.graph), self.program.eager, refuse)
+        captured_whole = "" in self.program.by_name
+        tallies = None if captured_whole else self._tallies
+        return EagerExecutor(whole(self.program.graph), self.program.eager, refuse, tallies)
 
     def _build(self, plan: Plan) -> tuple[Executor, tuple[Variants, ...]]:
         """An executor whose builds for the example's signature are made and verified."""
@@ -280,6 +293,7 @@ class Runtime:
         built = []
         for fragment in self.program.fragments:
             variants = Variants(fragment, fragment_regions(plan, fragment), self._shop)
+            self._built.add(variants)
             reuse = [v for old in self._variants for v in old.built]
             key = key_of(fragment.example)
             if key is None:
@@ -310,6 +324,9 @@ class Runtime:
             backend, order = order_for(fragment, region, self._pool.get(region.engine))
             need += backend.held_bytes(order)
         total = self.memory.total_bytes + need
+        if total > limit:  # what is on its way out may make the room
+            self._background.settle(SETTLE_S)
+            total = self.memory.total_bytes + need
         if total > limit:
             raise MemoryLimitError(
                 f"the limit is {limit / 1e6:.0f} MB; while this plan is built"
@@ -340,7 +357,8 @@ class Runtime:
 
     def _failed(self, variants: Variants, region: Region, error: Exception) -> None:
         """A step raised; the call is being run again eagerly. Later calls avoid the culprit."""
-        self.faults[region.engine] = self.faults.get(region.engine, 0) + 1
+        with self._counting:
+            self.faults[region.engine] = self.faults.get(region.engine, 0) + 1
         plan = self.plan
         if variants not in self._variants:
             return

@@ -249,7 +249,7 @@ def test_A5_an_engine_that_fails_while_it_builds_changes_nothing() -> None:
         def call(self, work: Callable[[], Any]) -> Any:
             raise OSError("the engine is gone")
 
-    program, model, x = captured(mlp)
+    program, _, x = captured(mlp)
     engine = FailsToCall(EngineSpec(name="null:0", kind="null"))
     with survives(program, x, engines=["caller", engine]) as runtime:
         plan = one_region(runtime, ORT)
@@ -349,7 +349,7 @@ def test_A6_a_dead_thread_is_no_hang() -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_A6_an_engine_that_cannot_start_is_an_error_in_time() -> None:
-    program, model, x = captured(mlp)
+    program, _, x = captured(mlp)
     nowhere = EngineSpec(name="cpu:900", kind="cpu", cores=(900,))
     with pytest.raises(GearshiftError), within(SOON_S) as run:
         run(lambda: _swap_to_new_engine(program, x, nowhere))

@@ -27,17 +27,13 @@ def misfit():
 """,
     "broken.py": "raise ZeroDivisionError('at import')",
     "junk.onnx": "this is no protobuf",
-    "junk.pt2": "this is no archive",
     "weights.pth": "this is no suffix we take",
 }
 CASES = {
     "missing file": ("nowhere.onnx", "nowhere.onnx"),
-    "missing module": ("nowhere.models:make", "nowhere"),
     "wrong suffix": ("weights.pth", "weights.pth"),
     "not ONNX": ("junk.onnx", "junk.onnx"),
-    "not an export": ("junk.pt2", "junk.pt2"),
     "factory raises": ("models.py:raises", "no such checkpoint"),
-    "no such factory": ("models.py:nothing", "nothing"),
     "not a model": ("models.py:number", "int"),
     "example does not fit": ("models.py:misfit", "2x4"),
     "module raises": ("broken:make", "at import"),

@@ -40,7 +40,9 @@ class Background:
         self._queue.put(work)
 
     def settle(self, timeout_s: float | None = None) -> bool:
-        """Waits until nothing is left to do; False if it takes longer."""
+        """Waits until nothing is left to do; False if it takes longer, or if asked from within."""
+        if threading.current_thread() is self._thread:
+            return False
         with self._changed:
             return self._changed.wait_for(lambda: self._pending == 0, timeout_s)
 

@@ -3,7 +3,6 @@
 Must not change the user's model: what replaces a submodule sits in a shallow copy of the shell.
 """
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -123,11 +122,32 @@ def _shell(
 ) -> nn.Module:
     if path in paths:
         return StandIn(module, serve(path))
-    if not any(p.startswith(f"{path}." if path else "") for p in paths):
-        return module
-    twin = copy.copy(module)
-    twin.__dict__["_modules"] = {
-        name: child and _shell(child, f"{path}.{name}" if path else name, paths, serve)
-        for name, child in module._modules.items()
-    }
+    replaced: dict[str, tuple[nn.Module, nn.Module]] = {}
+    for name, child in module.named_children():
+        instead = _shell(child, f"{path}.{name}" if path else name, paths, serve)
+        if instead is not child:
+            replaced[name] = (child, instead)
+    return _twin(module, replaced) if replaced else module
+
+
+def _twin(module: nn.Module, replaced: dict[str, tuple[nn.Module, nn.Module]]) -> nn.Module:
+    """The same module - one dictionary, so that state read and written is the original's - that
+    sees stand-ins where its submodules are still those captured."""
+    kind = type(module)
+
+    def children(self: Any) -> dict[str, Any]:
+        live = module.__dict__["_modules"]
+        return {name: _stand_in(replaced, name, child) for name, child in live.items()}
+
+    def get(self: Any, name: str) -> Any:
+        return _stand_in(replaced, name, kind.__getattr__(module, name))
+
+    names = {"_modules": property(children), "__getattr__": get}
+    twin: nn.Module = object.__new__(type(kind.__name__, (kind,), names))
+    object.__setattr__(twin, "__dict__", module.__dict__)
     return twin
+
+
+def _stand_in(replaced: dict[str, tuple[nn.Module, nn.Module]], name: str, live: Any) -> Any:
+    original, instead = replaced.get(name, (None, None))
+    return instead if original is not None and live is original else live
