@@ -164,9 +164,10 @@ class Model(nn.Module):
         self.recipe = recipe
         self.barred: set[int] = set()
         self.calls: Counter[int] = Counter()
-        torch.manual_seed(0)
         names = dict.fromkeys(step.weights for step in recipe.steps if step.weights)
-        self.layers = nn.ModuleDict({name: _layer(name) for name in names})
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.layers = nn.ModuleDict({name: _layer(name) for name in names})
 
     def forward(self, *inputs: Tensor) -> Any:
         me = threading.get_ident()
@@ -236,7 +237,8 @@ def assert_equal(expected: Any, got: Any) -> None:
     haves, have_spec = pytree.tree_flatten(got)
     assert have_spec == spec
     for want, have in zip(wants, haves, strict=True):
-        assert have.shape == want.shape and have.dtype == want.dtype
+        assert have.shape == want.shape
+        assert have.dtype == want.dtype
         assert not have.requires_grad
         limit = TOLERANCE * want.abs().max().item()
         assert (want - have).abs().max().item() <= limit
@@ -289,7 +291,8 @@ def test_every_plan_gives_eagers_outputs() -> None:
                 check_example_batch(runtime, model, num_rows)
                 by_plan.append(check_other_batch(runtime, model, other_rows))
                 assert runtime.settle(60)
-                assert runtime.plan == plan and not runtime.faults
+                assert runtime.plan == plan
+                assert not runtime.faults
 
     compare()
     assert sum(by_plan) > len(by_plan) / 2, "at other batch sizes the plan hardly ever serves"

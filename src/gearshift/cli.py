@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
@@ -336,7 +337,7 @@ def _cell(latency_s: float | None, fastest_s: float | None) -> str:
 
 
 def _say(text: str) -> None:
-    progress.print(f"[dim]{text} ...[/dim]")
+    progress.print(f"{text} ...", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -349,7 +350,7 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
         task = bar.add_task("", total=total)
 
         def step(text: str) -> None:
-            bar.update(task, description=text)
+            bar.update(task, description=escape(text))
             bar.advance(task)
 
         yield step
@@ -359,7 +360,8 @@ def main() -> None:
     try:
         app()
     except GearshiftError as error:
-        progress.print(f"error: {error}", markup=False, soft_wrap=True)
+        text = " ".join(str(error).split())
+        progress.print(f"error: {text}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(_exit_code(error))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -3,13 +3,14 @@
 A recipe: joins capture, plan and act. Knows how they fit, not how each works.
 """
 
+import inspect
 import threading
 import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, sleep
 from typing import Any
 from weakref import WeakSet
 
@@ -18,7 +19,7 @@ from torch.export import ExportedProgram
 
 from gearshift.act.audit import Audit
 from gearshift.act.backends import BACKENDS
-from gearshift.act.background import Background, let_go
+from gearshift.act.background import Background
 from gearshift.act.compile import fragment_regions, order_for
 from gearshift.act.engines import Engine, discover, parse_engine
 from gearshift.act.executor import (
@@ -34,13 +35,14 @@ from gearshift.act.variants import Variants, Workshop, explain_refusal
 from gearshift.act.verify import Tolerance
 from gearshift.capture.load import capture
 from gearshift.capture.program import Fragment, Program
-from gearshift.errors import GearshiftError, MemoryLimitError, PlanError, VerifyError
+from gearshift.errors import EngineError, GearshiftError, MemoryLimitError, PlanError, VerifyError
 from gearshift.ir.topology import CALLER, EngineSpec, Topology
 from gearshift.plan import Objective, Plan, Region, Space, check, render
-from gearshift.plan.plan import whole
+from gearshift.plan.plan import ordered, whole
 
 MAX_DECISIONS = 256
 SETTLE_S = 10.0
+STILL_S, REBIND_WAIT_S, REBIND_TRIES = 0.1, 30.0, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ class Runtime:
         self._background = Background()
         self._tallies = Tallies()
         self._swapping = threading.RLock()
-        self._rebinding = False
+        self._rebinding = self._closed = False
         self._shop = Workshop(
             open_engine=self._pool.get,
             background=self._background,
@@ -144,7 +146,7 @@ class Runtime:
             weights_changed=self._weights_changed,
             failed=self._failed,
         )
-        self._audit = Audit(program.eager, self._background, tolerance, self._caught)
+        self._audit = Audit(self._background, tolerance, self._caught)
         self._variants: tuple[Variants, ...] = ()
         self._built: WeakSet[Variants] = WeakSet()
         self._counting = threading.Lock()
@@ -156,15 +158,12 @@ class Runtime:
         executor = self._active
         next(executor.entered)
         try:
-            result = executor(args, kwargs)
+            return executor(args, kwargs)
         finally:
             next(executor.left)
-        if start_s >= self._audit.due_s:
-            self._audit.take(executor.plan, args, kwargs, result)
-        tally = self._tallies.mine()
-        tally.calls += 1
-        tally.total_s += perf_counter() - start_s
-        return result
+            tally = self._tallies.mine()
+            tally.calls += 1
+            tally.total_s += perf_counter() - start_s
 
     def __getattr__(self, name: str) -> Any:
         """Whatever else is asked for, the model answers: parameters(), config, eval()."""
@@ -226,9 +225,13 @@ class Runtime:
     def prepare(self, plan: Plan) -> "Prepared":
         """The plan checked, built and verified, ready to be called, but not in force."""
         with self._swapping:
+            if self._closed:
+                raise EngineError("this runtime is closed; the model itself answers")
             check(plan, self.space)
+            if any(fragment.watch.training() for fragment in self.program.fragments):
+                raise PlanError("the model is in training mode; call .eval() first")
             self._renew_weights()
-            executor, variants = self._build(plan)
+            executor, variants = self._build(ordered(self.program.graph, plan.regions))
             return Prepared(executor=executor, variants=variants)
 
     def explain(self) -> str:
@@ -265,6 +268,7 @@ class Runtime:
     def close(self) -> None:
         """Back to eager; engines and threads end. The model can still be called."""
         with self._swapping:
+            self._closed = True
             self._put_in_force(self._eager, ())
         self._background.settle()
         self._background.close()
@@ -284,7 +288,10 @@ class Runtime:
 
         captured_whole = "" in self.program.by_name
         tallies = None if captured_whole else self._tallies
-        return EagerExecutor(whole(self.program.graph), self.program.eager, refuse, tallies)
+        forward = getattr(self.program.eager, "forward", self.program.eager)
+        names = list(inspect.signature(forward).parameters)
+        plan = whole(self.program.graph)
+        return EagerExecutor(plan, self.program.eager, refuse, names, tallies)
 
     def _build(self, plan: Plan) -> tuple[Executor, tuple[Variants, ...]]:
         """An executor whose builds for the example's signature are made and verified."""
@@ -302,8 +309,10 @@ class Runtime:
             built.append(variants)
         executors = {v.fragment.name: v.executor for v in built}
         if self.program.skeleton is None:
-            return WholeExecutor(plan, executors[""]), tuple(built)
-        partial = PartialExecutor(plan, executors, self.program.skeleton, self._tallies)
+            return WholeExecutor(plan, executors[""], self._audit), tuple(built)
+        partial = PartialExecutor(
+            plan, executors, self.program.skeleton, self._tallies, self._audit
+        )
         return partial, tuple(built)
 
     def _put_in_force(self, executor: Executor, variants: tuple[Variants, ...]) -> None:
@@ -312,7 +321,7 @@ class Runtime:
         self._audit.watch(not isinstance(executor, EagerExecutor))
         if old:
             releases = [v.release for v in old]
-            self._background.submit(lambda: let_go(before.in_flight, releases))
+            self._background.let_go(before.in_flight, releases)
 
     def _make_room(self, fragment: Fragment, regions: Sequence[Region]) -> None:
         limit = self.objective.memory_limit
@@ -333,9 +342,12 @@ class Runtime:
                 f" {total / 1e6:.0f} MB would be held"
             )
 
+    def _as_captured(self) -> bool:
+        return all(fragment.watch.unchanged() for fragment in self.program.fragments)
+
     def _renew_weights(self) -> None:
         """Look at the weights again if they are no longer those captured."""
-        if all(fragment.watch.unchanged() for fragment in self.program.fragments):
+        if self._as_captured():
             return
         fragments = tuple(fragment.rebound() for fragment in self.program.fragments)
         self.program = replace(self.program, fragments=fragments)
@@ -344,16 +356,32 @@ class Runtime:
         """Calls run eagerly, on the new weights, until the plan is built anew from them."""
         if not self._rebinding:
             self._rebinding = True
-            self._background.submit(self._rebind)
+            plan = self.plan
+            self._background.submit(lambda: self._rebind(plan))
 
-    def _rebind(self) -> None:
-        plan = self.plan
+    def _rebind(self, plan: Plan) -> None:
         try:
             self._put_in_force(self._eager, ())
-            if not any(fragment.watch.training() for fragment in self.program.fragments):
-                self.swap(plan, "weights changed")
+            for _ in range(REBIND_TRIES):
+                self._wait_for_still_weights()
+                try:
+                    self.swap(plan, "weights changed")
+                    return
+                except GearshiftError:
+                    if self._as_captured():
+                        raise
         finally:
             self._rebinding = False
+
+    def _wait_for_still_weights(self) -> None:
+        """While they change with every call, building would be for nothing."""
+        watches = [fragment.watch.renewed() for fragment in self.program.fragments]
+        deadline_s = monotonic() + REBIND_WAIT_S
+        while monotonic() < deadline_s:
+            sleep(STILL_S)
+            if all(watch.unchanged() or watch.training() for watch in watches):
+                return
+            watches = [watch.renewed() for watch in watches]
 
     def _failed(self, variants: Variants, region: Region, error: Exception) -> None:
         """A step raised; the call is being run again eagerly. Later calls avoid the culprit."""

@@ -113,8 +113,9 @@ class Sleepy(NullEngine):
             self.spans.append((start_s, time.perf_counter()))
             return result
 
-        job = PinnedJob(slow, inputs)
-        threading.Thread(target=job.run).start()
+        thread = threading.Thread(target=lambda: job.run())
+        job = PinnedJob(slow, inputs, thread)
+        thread.start()
         return job
 
 

@@ -33,8 +33,9 @@ from gearshift.act.engines import NullEngine, PinnedEngine
 from gearshift.act.engines.pinned import PinnedJob, machine_cores
 from gearshift.ir.topology import EngineSpec
 
-FAIL_AT = 10
-SOON_S = 10.0
+FAIL_AT = 40
+"""Later than the checks of a swap need, so that it is a live call that fails."""
+SOON_S = 5.0
 CORE = machine_cores()[0]
 PINNED = EngineSpec(name=f"cpu:{CORE}", kind="cpu", cores=(CORE,))
 
@@ -70,13 +71,12 @@ class FailsAtWork(Faulty):
 
 
 class Dies(PinnedEngine):
-    """A thread that ends, without a word, before its tenth job."""
+    """A thread that ends, without a word, when it is told to and work comes."""
+
+    doomed = False
 
     def _serve(self) -> None:
-        for _ in range(FAIL_AT - 1):
-            job = self._queue.get()
-            if job is None:
-                return
+        while (job := self._queue.get()) is not None and not self.doomed:
             job.run()
 
 
@@ -125,16 +125,17 @@ def test_A1_a_call_whose_engine_raises_is_run_elsewhere(
     make: Callable[..., Any], counted: Counted
 ) -> None:
     program, model, x = captured(mlp)
-    engine = make(fail_at=FAIL_AT)
+    engine = make(fail_at=None)
     name = engine.spec.name
     with survives(program, x, engines=["caller", engine]) as runtime, torch.no_grad():
         plan = one_region(runtime, Rewrite(backend=counted.name), name)
         runtime.swap(plan)
         assert runtime.plan == plan
+        engine.fail_at = engine.started + FAIL_AT
         while not runtime.faults:
-            assert engine.started < FAIL_AT
+            assert engine.started < engine.fail_at
             agree(runtime(x), model(x))
-        assert engine.started == FAIL_AT
+        assert engine.started == engine.fail_at
         assert runtime.faults == {name: 1}
         assert name not in runtime.space.engines
         assert f"quarantined: {name}" in runtime.explain()
@@ -338,9 +339,12 @@ def test_A6_an_engine_closed_beneath_its_plan_costs_no_call() -> None:
 @pytest.mark.timeout(60)
 def test_A6_a_dead_thread_is_no_hang() -> None:
     program, model, x = captured(mlp)
-    with survives(program, x, engines=["caller", Dies(PINNED)]) as runtime, torch.no_grad():
+    engine = Dies(PINNED)
+    with survives(program, x, engines=["caller", engine]) as runtime, torch.no_grad():
         runtime.swap(one_region(runtime, ORT, PINNED.name))
-        for _ in range(2 * FAIL_AT):
+        agree(runtime(x), model(x))
+        engine.doomed = True
+        for _ in range(3):
             with within(SOON_S) as run:
                 agree(run(lambda: runtime(x)), model(x))
         assert runtime.faults[PINNED.name] >= 1

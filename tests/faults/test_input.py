@@ -206,7 +206,10 @@ def test_C3_absurd_shapes_are_refused_before_any_allocation(
         if serving == "onnxruntime":
             runtime.swap(one_region(runtime))
         runtime(X)
-        with address_space_as_it_is(), pytest.raises(InputError, match="x: ") as caught:
+        with (
+            address_space_as_it_is(),
+            pytest.raises(InputError, match=r"^(x|argument 0): ") as caught,
+        ):
             runtime(absurd())
         assert len(str(caught.value)) < 1000
         assert not runtime.faults
@@ -954,7 +957,7 @@ def test_C10_new_weights_answer_at_once_and_the_plan_follows(
     with survives(program, x) as runtime, torch.no_grad():
         plan = one_region(runtime, Rewrite(backend=counted.name))
         runtime.swap(plan)
-        for _ in range(3):
+        for _ in range(2):
             before = runtime(x)
             if settled:
                 assert runtime.settle(SOON_S)

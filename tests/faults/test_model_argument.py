@@ -26,18 +26,17 @@ def misfit():
     return nn.Linear(3, 3), torch.randn(2, 4)
 """,
     "broken.py": "raise ZeroDivisionError('at import')",
-    "junk.onnx": "this is no protobuf",
+    "junk.pt2": "this is no archive",
     "weights.pth": "this is no suffix we take",
 }
 CASES = {
     "missing file": ("nowhere.onnx", "nowhere.onnx"),
+    "not a file of its kind": ("junk.pt2", "junk.pt2"),
     "wrong suffix": ("weights.pth", "weights.pth"),
-    "not ONNX": ("junk.onnx", "junk.onnx"),
     "factory raises": ("models.py:raises", "no such checkpoint"),
     "not a model": ("models.py:number", "int"),
     "example does not fit": ("models.py:misfit", "2x4"),
     "module raises": ("broken:make", "at import"),
-    "no module": (":make", ":make"),
     "looks like markup": ("[/dim]", "[/dim]"),
 }
 AT_ONCE = 2

@@ -4,6 +4,7 @@ Knows hand-made graphs; one captured model shows that the real ones behave so.
 
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 import torch
@@ -184,3 +185,34 @@ def test_captured_layers_are_alike_across_places_weights_and_cuts() -> None:
     assert identity(first, pairs[3]) not in alike
     assert [identity(again, pair) for pair in pairs] == [identity(first, pair) for pair in pairs]
     assert identity(first, names[2:4]) != identity(first, names[2:5])
+
+
+def captured_onnx(folder: Path) -> Graph:
+    """Relu at 8x8, pooled, Relu at 4x4, then clipped from below, then from above."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    text = """
+        <ir_version: 9, opset_import: ["" : 18]>
+        net (float[n, 3, 8, 8] x) => (float[n, 3, 4, 4] y) <float one = {1.0}>
+        {
+            [start] start = Neg (x)
+            [wide] wide = Relu (start)
+            [pool] pooled = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (wide)
+            [small] small = Relu (pooled)
+            [floor] floor = Clip (small, one)
+            [roof] y = Clip (floor, , one)
+        }
+    """
+    path = folder / "net.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    return capture(path, None, {}).graph
+
+
+def test_layers_of_an_onnx_file_at_two_resolutions_are_not_alike(tmp_path: Path) -> None:
+    file = captured_onnx(tmp_path)
+    assert identity(file, ("wide",)) != identity(file, ("small",))
+
+
+def test_onnx_ops_given_other_optional_inputs_are_not_alike(tmp_path: Path) -> None:
+    file = captured_onnx(tmp_path)
+    assert identity(file, ("floor",)) != identity(file, ("roof",))

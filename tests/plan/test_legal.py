@@ -160,7 +160,6 @@ def test_G3_an_illegal_plan_is_refused_and_its_culprit_named(case: str) -> None:
         assert culprit in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="the reason names neither region")
 @pytest.mark.parametrize(
     ("graph", "wrong", "culprits"),
     [

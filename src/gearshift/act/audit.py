@@ -3,19 +3,23 @@
 Must not know what happens to a plan that is caught.
 """
 
+import logging
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from gearshift.act.background import Background
 from gearshift.act.verify import Tolerance, compare
+from gearshift.capture.program import Fragment
+from gearshift.capture.weights import eval_twin
 from gearshift.errors import VerifyError
 from gearshift.plan.plan import Plan
 
+log = logging.getLogger("gearshift")
 EARLY_CHECKS = 2
 EARLY_INTERVAL_S = 0.5
 INTERVAL_S = 2.0
@@ -27,13 +31,11 @@ class Audit:
 
     def __init__(
         self,
-        eager: Callable[..., Any],
         background: Background,
         tolerance: Tolerance,
         caught: Callable[[Plan, VerifyError], None],
     ) -> None:
-        self._eager, self._background = eager, background
-        self._tolerance, self._caught = tolerance, caught
+        self._background, self._tolerance, self._caught = background, tolerance, caught
         self.due_s = float("inf")
         self.checked = 0
         self.worst_error = 0.0
@@ -44,27 +46,48 @@ class Audit:
         self._early = EARLY_CHECKS
         self.due_s = perf_counter() if on else float("inf")
 
-    def take(self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def take(
+        self,
+        plan: Plan,
+        fragment: Fragment,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+    ) -> None:
         """Keeps copies, since the caller owns inputs and outputs from here on."""
         self.due_s = float("inf")
         copies = pytree.tree_map(_copy, (args, kwargs, result))
-        self._background.submit(lambda: self._check(plan, *copies))
+        self._background.submit(lambda: self._check(plan, fragment, *copies))
 
-    def _check(self, plan: Plan, args: Any, kwargs: Any, result: Any) -> None:
+    def _check(self, plan: Plan, fragment: Fragment, args: Any, kwargs: Any, result: Any) -> None:
         start_s = perf_counter()
-        with torch.no_grad():
-            expected = self._eager(*args, **kwargs)
         try:
-            error = compare(expected, result, self._tolerance, "a live call")
+            if fragment.watch.unchanged():
+                self._compare(fragment, args, kwargs, result)
         except VerifyError as difference:
             self._caught(plan, difference)
             return
-        self.worst_error = max(self.worst_error, error)
-        self.checked += 1
-        self._early -= 1
+        except Exception as error:  # the model refuses the call now: no verdict
+            log.info("a live call could not be checked: %s", str(error))
         cost_s = perf_counter() - start_s
         pause_s = EARLY_INTERVAL_S if self._early > 0 else max(INTERVAL_S, cost_s / SHARE_OF_TIME)
         self.due_s = perf_counter() + pause_s
+
+    def _compare(self, fragment: Fragment, args: Any, kwargs: Any, result: Any) -> None:
+        """By a twin that stays in eval mode, whatever the model's owner does meanwhile."""
+        eager = fragment.eager
+        with torch.no_grad():
+            twin = eval_twin(eager) if isinstance(eager, nn.Module) else eager
+            expected = twin(*args, **kwargs)
+        try:
+            error = compare(expected, result, self._tolerance, "a live call")
+        except VerifyError:
+            if fragment.watch.unchanged():
+                raise
+            return  # the weights changed meanwhile
+        self.worst_error = max(self.worst_error, error)
+        self.checked += 1
+        self._early -= 1
 
 
 def _copy(value: Any) -> Any:

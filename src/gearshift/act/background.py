@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from gearshift.errors import GearshiftError
 
 log = logging.getLogger("gearshift")
-DRAIN_S = 30.0
+DRAIN_S, DRAIN_PAUSE_S = 30.0, 0.002
 
 
 class Background:
@@ -55,6 +55,19 @@ class Background:
             if thread is not threading.current_thread():
                 thread.join()
 
+    def let_go(self, in_flight: Callable[[], int], releases: Sequence[Callable[[], None]]) -> None:
+        """Frees once no call is under way, so that it is done here rather than in a call."""
+        deadline_s = monotonic() + DRAIN_S
+
+        def attempt() -> None:
+            if in_flight() > 0 and monotonic() < deadline_s:
+                sleep(DRAIN_PAUSE_S)
+                self.submit(attempt)  # behind other work: a slow call must not hold that up
+            else:
+                free(releases)
+
+        self.submit(attempt)
+
     def _serve(self) -> None:
         while (work := self._queue.get()) is not None:
             if not self._closed:
@@ -68,19 +81,13 @@ class Background:
         try:
             work()
         except GearshiftError as error:
-            log.warning("%s", error)
+            log.warning("%s", str(error))
         except Exception:  # the thread must live on; a bug is shown, not swallowed
             log.exception("background work failed")
 
 
-def let_go(in_flight: Callable[[], int], releases: Sequence[Callable[[], None]]) -> None:
-    """Waits until no call is under way, so that memory is freed here rather than in a call.
-
-    ONNX Runtime's memory goes back to the system only when the allocator is told to trim.
-    """
-    deadline_s = monotonic() + DRAIN_S
-    while in_flight() > 0 and monotonic() < deadline_s:
-        sleep(0.002)
+def free(releases: Sequence[Callable[[], None]]) -> None:
+    """ONNX Runtime's memory goes back to the system only when the allocator is told to trim."""
     for release in releases:
         release()
     with suppress(AttributeError):

@@ -9,13 +9,14 @@ from typing import Any
 
 from gearshift.act.backends import BACKENDS, Executable, Order
 from gearshift.act.engines import Engine
-from gearshift.act.steps import Steps, bind
+from gearshift.act.steps import Steps, bind, guarding
 from gearshift.capture.program import Expression, Fragment, Ref, Shapes, SizeValues, size_number
 from gearshift.errors import CompileError, GearshiftError
 from gearshift.ir.region import boundary, run_order
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.rewrite import EAGER
 
+EMBEDDING = "aten.embedding.default"
 OpenEngine = Callable[[str], Engine]
 
 
@@ -29,6 +30,8 @@ class Variant:
     executables: tuple[Executable, ...]
     engines: tuple[Engine, ...]
     signature: tuple[tuple[int, ...], ...] | None
+    finite_only: bool = False
+    """Whether it treats NaN or Inf otherwise than the model does."""
 
     @property
     def held_bytes(self) -> int:
@@ -45,7 +48,26 @@ class Variant:
         last_read = {name: index for name, index in last_read.items() if name not in kept}
         pairs = list(zip(self.executables, self.engines, strict=True))
         run, regions = bind(pairs, layout.home, last_read)
+        guard = guarding(self._floats(leaves), self._lookups())
+        if guard is not None:
+            run, regions = (guard, *run), (0, *regions)
         return Steps(run=run, regions=regions, rest=tuple(layout.rest), outputs=layout.outputs)
+
+    def _floats(self, leaves: Sequence[Any]) -> tuple[int, ...]:
+        if not self.finite_only:
+            return ()
+        return tuple(i for i in self.fragment.inputs if leaves[i].is_floating_point())
+
+    def _lookups(self) -> tuple[tuple[int, int], ...]:
+        """Leaves that are row numbers of a table: other backends take what the model refuses."""
+        graph = self.fragment.graph
+        leaf = {v.name: i for v, i in zip(graph.inputs, self.fragment.inputs, strict=True)}
+        found = set()
+        for op in graph.ops:
+            if op.form.startswith(EMBEDDING) and op.operands[1] in leaf:
+                table, index = op.operands[:2]
+                found.add((leaf[index], int(graph.values[table].shape[0])))
+        return tuple(sorted(found))
 
 
 class _Layout:

@@ -11,10 +11,12 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.utils import _pytree as pytree
 
 from gearshift.act.steps import Steps
 from gearshift.act.tally import Tallies
+from gearshift.capture.calls import refuse_absurd
 from gearshift.capture.program import Fragment
 from gearshift.plan.plan import Plan
 
@@ -47,7 +49,9 @@ def key_of(leaves: Sequence[Any]) -> Key | None:
     """What a call's steps depend on; None if it must run eagerly: gradients, odd tensors."""
     key: list[Any] = []
     for leaf in leaves:
-        if type(leaf) is Tensor:
+        if isinstance(leaf, Tensor):
+            if type(leaf) is not Tensor and type(leaf) is not Parameter:
+                return None
             if leaf.requires_grad and torch.is_grad_enabled():
                 return None
             if not leaf.is_cpu or leaf.layout is not torch.strided:
@@ -106,6 +110,21 @@ def unflattener(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
     return lambda results: pytree.tree_unflatten(results, spec)
 
 
+class LiveCheck(Protocol):
+    """Takes a call's inputs and result now and then, to compare them with the model's later."""
+
+    due_s: float
+
+    def take(
+        self,
+        plan: Plan,
+        fragment: Fragment,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+    ) -> None: ...
+
+
 class Executor(ABC):
     """A whole model under one plan. Calls are counted in and out, so that it can be let go."""
 
@@ -131,21 +150,26 @@ def _value(counter: "count[int]") -> int:
 class WholeExecutor(Executor):
     """The model captured whole: its one fragment."""
 
-    __slots__ = ("whole",)
+    __slots__ = ("audit", "whole")
 
-    def __init__(self, plan: Plan, whole: FragmentExecutor) -> None:
+    def __init__(self, plan: Plan, whole: FragmentExecutor, audit: LiveCheck) -> None:
         super().__init__(plan)
         self.whole = whole
+        self.audit = audit
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.whole(args, kwargs)
+        start_s = perf_counter()
+        result = self.whole(args, kwargs)
+        if start_s >= self.audit.due_s:
+            self.audit.take(self.plan, self.whole.fragment, args, kwargs, result)
+        return result
 
 
 class PartialExecutor(Executor):
     """The model's own Python between its fragments. Every plan has a copy of that shell of its own,
     so that a call runs wholly on one plan."""
 
-    __slots__ = ("fragments", "shell", "tallies")
+    __slots__ = ("audit", "fragments", "shell", "tallies")
 
     def __init__(
         self,
@@ -153,8 +177,10 @@ class PartialExecutor(Executor):
         fragments: Mapping[str, FragmentExecutor],
         skeleton: Callable[[Callable[[str], Callable[..., Any]]], Callable[..., Any]],
         tallies: Tallies,
+        audit: LiveCheck,
     ) -> None:
         super().__init__(plan)
+        self.audit = audit
         self.fragments = fragments
         self.tallies = tallies
         self.shell = skeleton(self._stand_in)
@@ -168,11 +194,13 @@ class PartialExecutor(Executor):
         return result
 
     def _stand_in(self, name: str) -> Callable[..., Any]:
-        fragment, tallies = self.fragments[name], self.tallies
+        fragment, tallies, audit = self.fragments[name], self.tallies, self.audit
 
         def stand_in(*args: Any, **kwargs: Any) -> Any:
             start_s = perf_counter()
             result = fragment(args, kwargs)
+            if start_s >= audit.due_s:
+                audit.take(self.plan, fragment.fragment, args, kwargs, result)
             tallies.mine().inside_s += perf_counter() - start_s
             return result
 
@@ -182,23 +210,26 @@ class PartialExecutor(Executor):
 class EagerExecutor(Executor):
     """The user's own model, as it was before."""
 
-    __slots__ = ("eager", "refuse", "tallies")
+    __slots__ = ("eager", "names", "refuse", "tallies")
 
     def __init__(
         self,
         plan: Plan,
         eager: Callable[..., Any],
         refuse: Callable[..., Exception | None],
+        names: Sequence[str],
         tallies: Tallies | None,
     ) -> None:
         """With tallies, the time counts as outside the capture: of what was not captured whole."""
         super().__init__(plan)
         self.eager = eager
         self.refuse = refuse
+        self.names = names
         self.tallies = tallies
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start_s = perf_counter()
+        refuse_absurd((*args, *kwargs.values()), (*self.names[: len(args)], *kwargs))
         try:
             return self.eager(*args, **kwargs)
         except Exception as error:

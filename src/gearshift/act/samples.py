@@ -20,7 +20,7 @@ def samples(fragment: Fragment, leaves: Sequence[Any], seed: int = 0) -> Iterato
     generator = torch.Generator().manual_seed(seed)
     for _ in range(NUM_SAMPLES):
         drawn = [_like(leaf, generator) for leaf in leaves]
-        yield drawn if _accepted(fragment, drawn) else list(leaves)
+        yield drawn if accepted(fragment, drawn) else list(leaves)
 
 
 def _like(leaf: Any, generator: torch.Generator) -> Any:
@@ -40,7 +40,7 @@ def _like(leaf: Any, generator: torch.Generator) -> Any:
     return leaf.reshape(-1)[picks]
 
 
-def _accepted(fragment: Fragment, leaves: Sequence[Any]) -> bool:
+def accepted(fragment: Fragment, leaves: Sequence[Any]) -> bool:
     try:
         fragment.call_eager(leaves)
     except Exception:  # the model's own word on whether these inputs make sense to it
@@ -48,36 +48,73 @@ def _accepted(fragment: Fragment, leaves: Sequence[Any]) -> bool:
     return True
 
 
+def extremes(fragment: Fragment, leaves: Sequence[Any]) -> Iterator[list[Any]]:
+    """Zeros, negatives and large numbers: what makes logarithms, roots and quotients break."""
+    for change in (torch.zeros_like, lambda t: -t.abs() - 1, lambda t: t * 1e4):
+        drawn = [change(leaf) if _is_float(leaf) else leaf for leaf in leaves]
+        if any(map(_is_float, leaves)) and accepted(fragment, drawn):
+            yield drawn
+
+
+def with_odd_values(fragment: Fragment, leaves: Sequence[Any]) -> Iterator[list[Any]]:
+    """A NaN, an Inf, a -Inf: alone, at the beginning or in the middle of every float tensor."""
+    for value in (float("nan"), float("inf"), float("-inf")):
+        for part in (0, 0.5):
+            drawn = [_odd(leaf, value, part) if _is_float(leaf) else leaf for leaf in leaves]
+            if any(map(_is_float, leaves)) and accepted(fragment, drawn):
+                yield drawn
+
+
+def _odd(leaf: Tensor, value: float, part: float) -> Tensor:
+    flat = leaf.detach().clone().reshape(-1)
+    flat[int(part * flat.numel())] = value
+    return flat.reshape(leaf.shape)
+
+
+def _is_float(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel() > 0
+
+
+CHANGES: tuple[Callable[[int], int], ...] = (
+    lambda size: 2 * size if size > 1 else 3,
+    lambda size: size + 1,
+    lambda size: size - 1,
+    lambda size: size // 2,
+)
+
+
 def other_sizes(fragment: Fragment) -> list[Any] | None:
-    """The example at another size of every dimension that can have one, or None if none can."""
-    for change in (
-        lambda s: 2 * s if s > 1 else 3,
-        lambda s: s + 1,
-        lambda s: s - 1,
-        lambda s: s // 2,
-    ):
-        sizes = _changed(fragment, change)
-        leaves = [_resized(fragment, index, sizes) for index in range(len(fragment.leaves))]
-        outside = fragment.sizes.why_outside(fragment.leaves, leaves, lone=False)
-        if sizes and outside is None and _accepted(fragment, leaves):
-            return leaves
+    """The example at other sizes: of all free dimensions if that fits, else of one. Or None."""
+    symbols = list(fragment.sizes.reads)
+    for chosen in (symbols, *([symbol] for symbol in symbols)):
+        for change in CHANGES:
+            sizes = _changed(fragment, chosen, change)
+            leaves = [_resized(fragment, index, sizes) for index in range(len(fragment.leaves))]
+            outside = fragment.sizes.why_outside(fragment.leaves, leaves, lone=False)
+            if sizes and outside is None and accepted(fragment, leaves):
+                return leaves
     return None
 
 
-def _changed(fragment: Fragment, change: Callable[[int], int]) -> dict[str, int]:
-    """New sizes for those symbols whose changed size the capture allows."""
+def _changed(
+    fragment: Fragment, chosen: Sequence[str], change: Callable[[int], int]
+) -> dict[str, int]:
+    """New sizes for the chosen symbols where the capture allows them; a 1 never stays one."""
     sizes = {}
     for symbol, size in fragment.sizes.bind(fragment.example).items():
         low, high = fragment.sizes.ranges.get(symbol, (2, 2**63))
-        if max(low, 2) <= change(size) <= high:
+        if symbol in chosen and max(low, 2) <= change(size) <= high:
             sizes[symbol] = change(size)
+        elif size == 1:
+            sizes[symbol] = 2
     return sizes
 
 
 def _resized(fragment: Fragment, index: int, sizes: Mapping[str, int]) -> Any:
     leaf = fragment.example[index]
     for dim, size in enumerate(fragment.leaves[index].shape):
-        wanted = evaluate(size, sizes) if isinstance(size, str) else None
+        known = {**fragment.sizes.bind(fragment.example), **sizes}
+        wanted = evaluate(size, known) if isinstance(size, str) else None
         if wanted is not None:
             leaf = leaf.index_select(dim, torch.arange(wanted) % leaf.shape[dim])
     return leaf

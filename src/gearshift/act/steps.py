@@ -5,7 +5,10 @@ No logging, no look-ups by name, no lock in here.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
+
+import torch
 
 from gearshift.act.backends.protocol import Executable
 from gearshift.act.engines.protocol import Engine
@@ -23,6 +26,27 @@ class Steps:
     """For each step the region it belongs to, for naming the culprit."""
     rest: tuple[Any, ...]
     outputs: tuple[int, ...]
+
+
+class Unfit(Exception):
+    """These inputs are of a kind only the model itself is right for."""
+
+
+def guarding(floats: tuple[int, ...], lookups: tuple[tuple[int, int], ...]) -> Step | None:
+    """A step that raises Unfit if a float is not finite, or a row number is outside its table."""
+    if not floats and not lookups:
+        return None
+
+    def step(values: list[Any]) -> None:
+        for i in floats:
+            if not isfinite(values[i].sum().item()):
+                raise Unfit
+        for i, size in lookups:
+            low, high = torch.aminmax(values[i])
+            if low < 0 or high >= size:
+                raise Unfit
+
+    return step
 
 
 def bind(

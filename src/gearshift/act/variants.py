@@ -6,7 +6,8 @@ Runs beside the hot path: only calls whose signature is not yet known, or that f
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -16,6 +17,7 @@ from gearshift.act.background import Background
 from gearshift.act.compile import OpenEngine, Variant, any_shape_regions, build_variant
 from gearshift.act.executor import FragmentExecutor, Key
 from gearshift.act.samples import other_sizes
+from gearshift.act.steps import Unfit
 from gearshift.act.tally import Tallies
 from gearshift.act.verify import Tolerance, run, verify
 from gearshift.capture.calls import refuse_absurd, why_unlike
@@ -65,7 +67,7 @@ class Variants:
         """A build for exactly this signature; it serves from here on."""
         self.shop.make_room(self.fragment, self.regions)
         variant = build_variant(self.fragment, self.regions, leaves, self.shop.open_engine, reuse)
-        self._admit(variant, leaves)
+        variant = self._admit(variant, leaves)
         self._own[key] = self.executor.table[key] = variant.steps(leaves)
 
     def _build_any_shape(self) -> None:
@@ -76,21 +78,21 @@ class Variants:
         leaves = other_sizes(self.fragment)
         if leaves is None:
             raise CompileError("the model runs at no second size to verify at")
-        self._admit(variant, self.fragment.example)
-        self._admit(variant, leaves)
-        self._any_shape = variant
+        variant = self._admit(variant, self.fragment.example)
+        self._any_shape = self._admit(variant, leaves)
 
-    def _admit(self, variant: Variant, leaves: Sequence[Any]) -> None:
+    def _admit(self, variant: Variant, leaves: Sequence[Any]) -> Variant:
         try:
-            error = verify(variant, leaves, self.shop.tolerance)
+            verdict = verify(variant, leaves, self.shop.tolerance)
         except GearshiftError:
             raise
         except Exception as failure:
             reason = " ".join(str(failure).split())[:300]
             raise CompileError(f"fails when run: {type(failure).__name__}: {reason}") from failure
-        self.worst_error = max(self.worst_error, error)
-        if variant not in self.built:
-            self.built.append(variant)
+        self.worst_error = max(self.worst_error, verdict.worst_error)
+        admitted = replace(variant, finite_only=variant.finite_only or verdict.finite_only)
+        self.built = [*(v for v in self.built if v.executables != admitted.executables), admitted]
+        return admitted
 
     def release(self) -> None:
         """Frees what was built. A call that comes late finds nothing and runs eagerly."""
@@ -115,7 +117,8 @@ class Variants:
         elif key is not None and leaves is not None and not self._released:
             variant = self._find(key, leaves)
             if variant is not None:
-                return run(variant, leaves)
+                with suppress(Unfit):
+                    return run(variant, leaves)
         return self._eager(args, kwargs)
 
     def failed(
@@ -126,9 +129,12 @@ class Variants:
         region: int,
         error: Exception,
     ) -> Any:
-        """A captured graph is pure: the call is run again, by the model itself."""
-        self.shop.failed(self, self.regions[region], error)
-        return self._eager(args, kwargs)
+        """A captured graph is pure: the call is run again, by the model itself. If that refuses it,
+        too, or the inputs were of a kind only the model is right for, nobody else is at fault."""
+        result = self._eager(args, kwargs)
+        if not isinstance(error, Unfit):
+            self.shop.failed(self, self.regions[region], error)
+        return result
 
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start_s = perf_counter()
@@ -183,7 +189,7 @@ class Variants:
                 build()
             except GearshiftError as error:
                 self.refusals[what] = str(error)
-                log.warning("no build for %s: %s", what, error)
+                log.warning("no build for %s: %s", what, self.refusals[what])
 
         self.shop.background.submit(work)
 

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from gearshift.act.compile import Variant, boundary_values
 from gearshift.act.executor import unflattener
-from gearshift.act.samples import samples
+from gearshift.act.samples import extremes, samples, with_odd_values
 from gearshift.errors import VerifyError
 
 
@@ -84,7 +84,14 @@ def compare(expected: Any, got: Any, tolerance: Tolerance, what: str, share: flo
     return worst
 
 
-def verify(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> float:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    worst_error: float
+    finite_only: bool
+    """NaN or Inf in the inputs come out otherwise than from the model."""
+
+
+def verify(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> Verdict:
     """Random inputs of this signature through the model, each region, and all of them."""
     worst = 0.0
     for drawn in samples(variant.fragment, leaves):
@@ -94,7 +101,23 @@ def verify(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> flo
             worst = max(worst, _verify_regions(variant, drawn, tolerance))
         share = tolerance.region if alone else 1.0
         worst = max(worst, compare(expected, run(variant, drawn), tolerance, "the plan", share))
-    return worst
+    for drawn in extremes(variant.fragment, leaves):
+        if not _finite_alike(variant, drawn):
+            raise VerifyError("the plan: NaN or Inf come out otherwise than from the model")
+    odd = with_odd_values(variant.fragment, leaves)
+    alike = variant.finite_only or all(_finite_alike(variant, drawn) for drawn in odd)
+    return Verdict(worst_error=worst, finite_only=not alike)
+
+
+def _finite_alike(variant: Variant, leaves: Sequence[Any]) -> bool:
+    """Whether the same values come out as NaN and as Inf; the others do not count."""
+    wants = pytree.tree_leaves(variant.fragment.call_eager(leaves))
+    haves = pytree.tree_leaves(run(variant, leaves))
+    pairs = [(w, h) for w, h in zip(wants, haves, strict=True) if isinstance(w, Tensor)]
+    floats = [(w, h) for w, h in pairs if w.is_floating_point()]
+    return all(
+        torch.equal(w.isnan(), h.isnan()) and torch.equal(w.isinf(), h.isinf()) for w, h in floats
+    )
 
 
 def run(variant: Variant, leaves: Sequence[Any]) -> Any:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from gearshift.act.backends import BACKENDS, NullBackend, Order, register
-from gearshift.act.backends.onnxruntime import open_session
+from gearshift.act.backends.onnxruntime import open_session, weight_arrays
 from gearshift.act.backends.openvino import compile_model
 from gearshift.act.compile import concrete
 from gearshift.act.verify import Tolerance
@@ -138,5 +138,6 @@ def _direct_call(runtime: Runtime, rewrite: Rewrite, example: tuple[Any, ...]) -
         session = open_session(order, body)
         feeds = {i.name: a for i, a in zip(session.get_inputs(), arrays, strict=True)}
         return lambda: session.run(None, feeds)
-    request = compile_model(order, body).create_infer_request()
-    return lambda: request.infer(dict(enumerate(arrays)))
+    weights = weight_arrays(order, body)
+    request = compile_model(order, body, weights).create_infer_request()
+    return lambda: (request.infer(dict(enumerate(arrays))), weights)

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from gearshift.errors import InputError
 
 MAX_RANK = 64
+MEMORY_BYTES = psutil.virtual_memory().total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,14 +125,13 @@ def _why_unlike(leaf: Leaf, value: Any) -> str | None:
 
 def refuse_absurd(leaves: Sequence[Any] | None, names: Sequence[str]) -> None:
     """Before anything is allocated: sizes no machine could hold."""
-    limit_bytes = psutil.virtual_memory().total
     for index, value in enumerate(leaves or ()):
         if not isinstance(value, torch.Tensor):
             continue
         name = names[index] if index < len(names) else f"argument {index}"
         if value.dim() > MAX_RANK:
             raise InputError(f"{name}: a tensor of {value.dim()} dimensions; at most {MAX_RANK}")
-        if value.numel() * value.element_size() > limit_bytes:
+        if value.numel() * value.element_size() > MEMORY_BYTES:
             came = describe(value.dtype, value.shape)
             raise InputError(f"{name}: {came} is larger than this machine's memory")
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from gearshift.capture import fx, onnx_export
 from gearshift.capture.calls import Leaf, Sizes, call_form, canonical, leaf_names
 from gearshift.capture.program import Expression, Fragment, Ref
 from gearshift.capture.recurrent import kept_whole
-from gearshift.capture.weights import Slot, WeightWatch
+from gearshift.capture.weights import Slot, WeightWatch, unharmed
 from gearshift.errors import CaptureError
 
 WIDENED_DIMS = (0, 1)
@@ -55,7 +56,12 @@ class Flat(nn.Module):
         pairs = zip(self.is_tensor, self.constants, strict=True)
         leaves = [next(given) if is_tensor else constant for is_tensor, constant in pairs]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        held = [(part._buffers, dict(part._buffers)) for part in self.module.modules()]
         results, spec = pytree.tree_flatten(self.module(*args, **kwargs))
+        for holder, before in held:
+            for name, buffer in before.items():
+                if holder.get(name) is not buffer:
+                    raise CaptureError(f"forward puts another tensor in the buffer {name}'s place")
         self.seen.spec = spec
         self.seen.results = [TENSOR if isinstance(r, Tensor) else _plain(r) for r in results]
         return tuple(r for r in results if isinstance(r, Tensor))
@@ -82,10 +88,12 @@ def capture_fragment(
     _refuse_unfit_inputs(example)
     flat = Flat(module, form.spec, example)
     exported = _export(flat, [leaf for leaf in example if isinstance(leaf, Tensor)])
-    _refuse_impure(exported)
+    _refuse_random(exported)
     with _quiet():
         exported, onnx, notes = onnx_export.convert(exported)
-    captured = fx.read(exported, prefix=f"{name}/" if name else "")
+    _refuse_mutation(exported)
+    prefix = f"{name}/" if name else ""
+    captured = fx.read(exported, prefix=prefix, is_attribute=partial(_is_attribute, flat))
     slots = _slots(flat, captured.weights)
     names = leaf_names(signature, args, kwargs)
     leaves = _leaves(names, example, captured.graph.inputs)
@@ -102,7 +110,7 @@ def capture_fragment(
         out_spec=flat.seen.spec,
         slots=slots,
         constants=captured.constants,
-        watch=WeightWatch(list(slots.values()), module.modules()),
+        watch=WeightWatch(list(slots.values()), list(module.modules())),
         example=tuple(example),
         reference=captured.reference,
         fx=captured,
@@ -135,6 +143,7 @@ def _refuse_unfit_inputs(example: Sequence[Any]) -> None:
             )
 
 
+READS_A_NUMBER = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default)
 PLAIN = (Tensor, nn.Parameter, nn.Buffer)
 CONSTANTS = (int, float, complex, str, bytes, Enum, torch.dtype, torch.device, type(None))
 
@@ -156,8 +165,19 @@ def _export(flat: Flat, tensors: list[Tensor]) -> ExportedProgram:
 
 def _try_export(flat: Flat, tensors: list[Tensor], sizes: Any) -> ExportedProgram:
     # Under no_grad torch drops a `contiguous` that was needed, and fails later.
-    with _quiet(), kept_whole(), torch.inference_mode(False), torch.enable_grad():
-        return torch.export.export(flat, tuple(tensors), dynamic_shapes=sizes, strict=False)
+    modes = (kept_whole(), torch.inference_mode(False), torch.enable_grad())
+    with _quiet(), modes[0], modes[1], modes[2], warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        exported = torch.export.export(flat, tuple(tensors), dynamic_shapes=sizes, strict=False)
+    for text in (str(warning.message) for warning in said):
+        if ASSIGNED in text and FLAT_WEIGHTS not in text:
+            raise CaptureError(f"forward assigns to the module: {text.split(ASSIGNED)[0].strip()}")
+    return exported
+
+
+ASSIGNED = "were assigned during export"
+FLAT_WEIGHTS = "_flat_weights"
+"""Recurrent layers of torch's own assign these, to no effect."""
 
 
 def _widened(flat: Flat, tensors: list[Tensor]) -> list[Tensor]:
@@ -167,7 +187,7 @@ def _widened(flat: Flat, tensors: list[Tensor]) -> list[Tensor]:
         if all(a is b for a, b in zip(wide, tensors, strict=True)):
             continue
         try:
-            with torch.no_grad():
+            with torch.no_grad(), unharmed(flat):
                 flat(*wide)
         except Exception:  # the model's own word on whether that size is free
             continue
@@ -182,17 +202,21 @@ def _widen(tensor: Tensor, dims: Sequence[int]) -> Tensor:
     return tensor
 
 
-def _refuse_impure(exported: ExportedProgram) -> None:
+def _refuse_mutation(exported: ExportedProgram) -> None:
+    """Asked of the decomposed program: only there in-place ops show as what they change."""
     signature = exported.graph_signature
     if signature.buffers_to_mutate:
         buffer = next(iter(signature.buffers_to_mutate.values()))
         raise CaptureError(f"forward changes the buffer {buffer.removeprefix('module.')}")
     if getattr(signature, "user_inputs_to_mutate", None):
         raise CaptureError("forward changes one of its inputs in place")
+
+
+def _refuse_random(exported: ExportedProgram) -> None:
     for node in exported.graph.nodes:
         if _is_random(node):
             raise CaptureError(f"{node.target} is random", fx.node_line(node))
-        if node.target is torch.ops.aten._local_scalar_dense.default:
+        if node.target in READS_A_NUMBER:
             raise CaptureError("a number is read out of a tensor (.item())", fx.node_line(node))
 
 
@@ -268,22 +292,29 @@ def _slots(flat: Flat, weights: Mapping[str, str]) -> dict[str, Slot]:
     for value, target in weights.items():
         path, _, key = target.rpartition(".")
         owner = flat.get_submodule(path)
-        holder = owner._parameters if key in owner._parameters else owner._buffers
-        slots[value] = (holder, key)
+        holders = (owner._parameters, owner._buffers, owner.__dict__)
+        slots[value] = (next(holder for holder in holders if key in holder), key)
     return slots
+
+
+def _is_attribute(flat: Flat, target: str) -> bool:
+    """Whether a constant of the export is a tensor some module has as a plain attribute."""
+    path, _, key = target.rpartition(".")
+    try:
+        owner = flat.get_submodule(path)
+    except AttributeError:
+        return False
+    return isinstance(owner.__dict__.get(key), Tensor)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Exporters warn about things no user of ours can act on."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript")]
-    before = [logger.level for logger in loggers]
+    """Exporters warn about things no user of ours can act on; what fails is raised anyway."""
+    before = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
+        logging.disable(logging.CRITICAL)
         try:
             yield
         finally:
-            for logger, level in zip(loggers, before, strict=True):
-                logger.setLevel(level)
+            logging.disable(before)

@@ -3,7 +3,7 @@
 Must not know ONNX.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import getitem
 from typing import Any
@@ -99,8 +99,10 @@ def _identifier(name: str) -> str:
     return name.replace("/", "_").replace(".", "_")
 
 
-def read(exported: ExportedProgram, *, prefix: str) -> Captured:
-    reader = _Reader(exported, prefix)
+def read(
+    exported: ExportedProgram, *, prefix: str, is_attribute: Callable[[str], bool]
+) -> Captured:
+    reader = _Reader(exported, prefix, is_attribute)
     for node in exported.graph.nodes:
         reader.take(node)
     return reader.captured()
@@ -109,8 +111,10 @@ def read(exported: ExportedProgram, *, prefix: str) -> Captured:
 class _Reader:
     """Walks the nodes once and files each under what it is."""
 
-    def __init__(self, exported: ExportedProgram, prefix: str) -> None:
-        self.exported, self.prefix = exported, prefix
+    def __init__(
+        self, exported: ExportedProgram, prefix: str, is_attribute: Callable[[str], bool]
+    ) -> None:
+        self.exported, self.prefix, self.is_attribute = exported, prefix, is_attribute
         self.roles = {spec.arg.name: spec for spec in exported.graph_signature.input_specs}
         self.nodes: dict[str, torch.fx.Node] = {}
         self.members: dict[str, list[torch.fx.Node]] = {}
@@ -155,8 +159,7 @@ class _Reader:
             raise CaptureError(f"the graph takes a {spec.kind.name.lower()}")
         assert spec.target is not None
         self.weight_values.append(_value(node, name))
-        state = self.exported.state_dict
-        if spec.kind is InputKind.CONSTANT_TENSOR or spec.target not in state:
+        if spec.kind is InputKind.CONSTANT_TENSOR and not self.is_attribute(spec.target):
             self.constants[name] = self.exported.constants[spec.target]
         else:
             self.weights[name] = spec.target

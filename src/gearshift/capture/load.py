@@ -19,6 +19,7 @@ from torch.export import ExportedProgram
 from gearshift.capture.export import capture_fragment
 from gearshift.capture.partial import capture_parts, skeleton
 from gearshift.capture.program import Program
+from gearshift.capture.weights import unharmed
 from gearshift.errors import CaptureError, ModelError, UsageError
 
 Loaded = tuple[Any, Any]
@@ -46,11 +47,13 @@ def _capture_module(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], start_s: float
 ) -> Program:
     uncaptured: tuple[str, ...] = ()
+    training = any(part.training for part in model.modules())
+    if not training:
+        _run_once(model, args, kwargs)
     try:
         fragments = [capture_fragment("", model, args, kwargs)]
     except CaptureError as error:
-        _run_once(model, args, kwargs)
-        parts, reasons = ([], []) if model.training else capture_parts(model, args, kwargs)
+        parts, reasons = ([], []) if training else capture_parts(model, args, kwargs)
         fragments, uncaptured = parts, (str(error), *reasons)
     whole = bool(fragments) and fragments[0].name == ""
     return Program(
@@ -65,12 +68,15 @@ def _capture_module(
 def _run_once(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """If the model does not even run on its example, that is the user's to know first."""
     try:
-        with torch.no_grad():
+        with torch.no_grad(), unharmed(model):
             model(*args, **kwargs)
     except Exception as error:
-        raise UsageError(
-            f"the model does not run on the example inputs: {type(error).__name__}: {error}"
-        ) from error
+        raise UsageError(f"the model does not run on the example inputs: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    """An error of the user's own code, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _arguments(
@@ -100,7 +106,7 @@ def load(name: str) -> Loaded:
         return _load_file(Path(name))
     if ":" in name:
         source, _, attribute = name.rpartition(":")
-        return _from_factory(name, _import(source), attribute)
+        return _from_factory(name, _import(name, source), attribute)
     known = ", ".join(ZOO)
     raise ModelError(
         f"no model {name!r}: expected a built-in ({known}), package.module:factory,"
@@ -155,12 +161,12 @@ def _exported_module(program: ExportedProgram) -> nn.Module:
     return module
 
 
-def _import(source: str) -> Any:
+def _import(name: str, source: str) -> Any:
     if not source.endswith(".py"):
         try:
             return importlib.import_module(source)
-        except ImportError as error:
-            raise ModelError(f"cannot import {source!r}: {error}") from error
+        except Exception as error:
+            raise ModelError(f"cannot import {name!r}: {_said(error)}") from error
     path = Path(source)
     if not path.is_file():
         raise ModelError(f"no file {source!r}")
@@ -172,7 +178,7 @@ def _import(source: str) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ModelError(f"{source!r} fails on import: {type(error).__name__}: {error}") from error
+        raise ModelError(f"{source!r} fails on import: {_said(error)}") from error
     return module
 
 
@@ -183,7 +189,7 @@ def _from_factory(name: str, module: Any, attribute: str) -> Loaded:
     try:
         made = factory()
     except Exception as error:
-        raise ModelError(f"{name!r} raises {type(error).__name__}: {error}") from error
+        raise ModelError(f"{name!r} raises {_said(error)}") from error
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
         return made[0].eval(), made[1]
     raise ModelError(

@@ -54,7 +54,7 @@ def capture_onnx(path: Path) -> Program:
     graph = Graph(
         inputs=tuple(_value(leaf.name, values[leaf.name], leaf.shape) for leaf in leaves),
         weights=tuple(_value(name, array) for name, array in weights.items()),
-        ops=_ops(nodes),
+        ops=_ops(nodes, values),
         results=tuple(
             _value(name, values[name], _open(values[name]))
             for node in nodes
@@ -240,7 +240,8 @@ def _open(array: np.ndarray) -> tuple[str, ...]:
     return tuple(f"{UNKNOWN}{index}" for index in range(array.ndim))
 
 
-def _ops(nodes: Sequence[Any]) -> tuple[Op, ...]:
+def _ops(nodes: Sequence[Any], values: Mapping[str, np.ndarray]) -> tuple[Op, ...]:
+    """A node's form says which operand goes where and, since the file need not, the shapes made."""
     ops = []
     for index, node in enumerate(nodes):
         operands = tuple(dict.fromkeys(outer_reads(node)))
@@ -248,11 +249,13 @@ def _ops(nodes: Sequence[Any]) -> tuple[Op, ...]:
         bare.CopyFrom(node)
         bare.ClearField("name")
         del bare.input[:], bare.output[:]
+        slots = [operands.index(name) if name else None for name in node.input]
+        shapes = [values[name].shape for name in node.output if name]
         ops.append(
             Op(
                 name=node.name or f"{node.op_type}_{index}",
                 kind=ONNX_KINDS.get(node.op_type, OTHER),
-                form=bare.SerializeToString(deterministic=True).hex(),
+                form=f"{bare.SerializeToString(deterministic=True).hex()}{slots}{shapes}",
                 operands=operands,
                 outputs=tuple(name for name in node.output if name),
                 scope=_scope(node.name),

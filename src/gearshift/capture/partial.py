@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from gearshift.capture.export import capture_fragment
 from gearshift.capture.program import Fragment
+from gearshift.capture.weights import unharmed
 from gearshift.errors import CaptureError
 
 WORTH_SHARE = 0.03
@@ -57,7 +58,7 @@ def _visit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
     """One run of the example: what each submodule was first called with, and how long it took."""
     visits: dict[str, Visit] = {}
     starts: dict[str, float] = {}
-    with torch.no_grad():
+    with torch.no_grad(), unharmed(model):
         model(*args, **kwargs)
         handles = list(_hooks(model, visits, starts))
         try:

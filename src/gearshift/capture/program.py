@@ -112,6 +112,9 @@ class Fragment:
 
     def rebound(self) -> "Fragment":
         """The same capture on the weights the module has now."""
+        reason = self.watch.reshaped()
+        if reason is not None:
+            raise CaptureError(reason)
         for value in self.graph.weights:
             if value.name in self.slots:
                 holder, key = self.slots[value.name]

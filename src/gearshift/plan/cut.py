@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gearshift.ir.graph import Graph
-from gearshift.ir.region import run_order
+from gearshift.ir.region import is_convex, run_order
 
 if TYPE_CHECKING:
     from gearshift.plan.legal import Space
@@ -47,8 +47,11 @@ def moves(plan: "Plan", space: "Space") -> Iterator[Divide | Merge]:
     for region in plan.regions:
         for at in region.ops[1:]:
             yield Divide(region=region.name, at=at)
-    for first, second in _neighbours(plan, space.graph):
-        yield Merge(region=first.name, other=second.name)
+    pairs = {(first.name, second.name) for first, second in _neighbours(plan, space.graph)}
+    following = zip(plan.regions, plan.regions[1:], strict=False)
+    pairs |= {(first.name, second.name) for first, second in following}
+    for first, second in sorted(pairs):
+        yield Merge(region=first, other=second)
 
 
 def _neighbours(plan: "Plan", graph: Graph) -> list[tuple["Region", "Region"]]:
@@ -66,8 +69,9 @@ def _neighbours(plan: "Plan", graph: Graph) -> list[tuple["Region", "Region"]]:
 
 def why_illegal(plan: "Plan", space: "Space") -> str | None:
     graph = space.graph
-    if any(not region.ops for region in plan.regions):
-        return "a region has no ops"
+    for number, region in enumerate(plan.regions):
+        if not region.ops:
+            return f"region {number} has no ops"
     count = Counter(op for region in plan.regions for op in region.ops)
     for reason, names in (
         ("unknown op", [op for op in count if op not in graph.position]),
@@ -80,8 +84,18 @@ def why_illegal(plan: "Plan", space: "Space") -> str | None:
         if len({graph.by_name[op].fragment for op in region.ops}) > 1:
             return f"region {region.name} reaches over fragments that Python code lies between"
     if run_order(graph, [region.ops for region in plan.regions]) is None:
-        return "two regions wait for each other: a region must be convex and none may form a circle"
+        return _why_no_order(plan, graph)
     return None
+
+
+def _why_no_order(plan: "Plan", graph: Graph) -> str:
+    for region in plan.regions:
+        if not is_convex(graph, region.ops):
+            return f"region {region.name} is not convex: a path leaves it and comes back"
+    pairs = {(first.name, second.name) for first, second in _neighbours(plan, graph)}
+    mutual = [pair for pair in sorted(pairs) if pair[::-1] in pairs]
+    circle = " and ".join(mutual[0]) if mutual else ", ".join(r.name for r in plan.regions)
+    return f"regions wait for each other in a circle: {circle}"
 
 
 def by_scope(graph: Graph, *, depth: int, like: "Region") -> "Plan":

@@ -29,7 +29,9 @@ class Objective:
                 )
         if sum(weights.values()) == 0:
             raise UsageError("Objective: at least one weight must be above 0")
-        if self.memory_limit is not None and self.memory_limit <= 0:
+        limit = self.memory_limit
+        whole = isinstance(limit, int) and not isinstance(limit, bool)
+        if limit is not None and not (whole and limit > 0):
             raise UsageError(
                 f"Objective(memory_limit={self.memory_limit!r}): expected bytes above 0"
             )

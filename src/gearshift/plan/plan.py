@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from gearshift.errors import PlanError
 from gearshift.ir.graph import Graph
 from gearshift.ir.topology import CALLER
 from gearshift.plan.rewrite import EAGER, Rewrite
@@ -35,7 +36,10 @@ class Plan:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:10]
 
     def region(self, name: str) -> Region:
-        return next(region for region in self.regions if region.name == name)
+        found = next((region for region in self.regions if region.name == name), None)
+        if found is None:
+            raise PlanError(f"this plan has no region {name!r}")
+        return found
 
     def exchange(self, old: tuple[Region, ...], new: tuple[Region, ...], graph: Graph) -> "Plan":
         """This plan with some regions taken out and others put in, in graph order."""

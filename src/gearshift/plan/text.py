@@ -31,12 +31,12 @@ def loads(text: str, graph: Graph) -> Plan:
     `first..last` in graph order, or `*` for every op no other region names."""
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise PlanError(f"not JSON: {error}") from None
     if not isinstance(data, dict) or not isinstance(data.get("regions"), list):
         raise PlanError('a plan is {"schema_version": 1, "regions": [{"ops": [...], ...}]}')
-    if data.get("schema_version") != SCHEMA_VERSION:
-        version = data.get("schema_version")
+    version = data.get("schema_version")
+    if version != SCHEMA_VERSION or isinstance(version, bool):
         raise PlanError(f"plan schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
     regions = [_region(entry, graph) for entry in data["regions"]]
     named = {op for region in regions for op in region.ops}
@@ -97,6 +97,8 @@ def _expand(name: str, graph: Graph) -> list[str]:
         first, _, last = (part.strip() for part in name.partition(RANGE))
         if first in graph.position and last in graph.position:
             span = graph.ops[graph.position[first] : graph.position[last] + 1]
+            if not span:
+                raise PlanError(f"the range {name!r} runs backwards: {last} comes before {first}")
             return [op.name for op in span]
     inside = [op.name for op in graph.ops if f"{op.scope}.".startswith(f"{name}.")]
     if not inside:

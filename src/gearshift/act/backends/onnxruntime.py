@@ -81,8 +81,9 @@ def to_torch(array: Any) -> Tensor:
 
 
 def weight_arrays(order: Order, body: "OnnxBody") -> dict[str, np.ndarray]:
-    """What the model's initializers hold, without a copy."""
-    weights = {name: order.fragment.weights[w].numpy() for name, w in body.weights.items()}
+    """What the model's initializers hold; without a copy if the weight is contiguous."""
+    held = order.fragment.weights
+    weights = {name: held[w].contiguous().numpy() for name, w in body.weights.items()}
     return {**body.arrays, **weights}
 
 

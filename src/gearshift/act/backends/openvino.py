@@ -8,6 +8,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from gearshift.act.backends.onnxruntime import to_numpy, to_torch, weight_arrays
@@ -31,7 +32,14 @@ class OpenVinoBackend:
     def runnable(self, fragment: Fragment) -> frozenset[str]:
         if fragment.onnx is None or find_spec("openvino") is None:
             return frozenset()
-        return fragment.onnx.runnable
+        values = fragment.graph.values
+        return frozenset(
+            op.name
+            for op in fragment.graph.ops
+            if op.name in fragment.onnx.runnable
+            # it computes in float32, whatever it is given
+            and not any(values[v].dtype == "float64" for v in (*op.operands, *op.outputs))
+        )
 
     def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
         counts = sorted({num_cores, 1}, reverse=True)
@@ -43,16 +51,18 @@ class OpenVinoBackend:
     def build(self, order: Order) -> Executable:
         assert order.fragment.onnx is not None
         cut = order.fragment.onnx.cut(order.ops, order.shapes, order.sizes)
-        compiled = compile_model(order, cut.body)
+        arrays = weight_arrays(order, cut.body)
+        compiled = compile_model(order, cut.body, arrays)
         idle = [compiled.create_infer_request()]
 
-        def run(*inputs: Any) -> Sequence[Tensor]:
+        def run(*inputs: Any, weights: Any = arrays) -> Sequence[Tensor]:
+            """Holds on to the weights: the compiled model may read them where they are."""
             try:
                 request = idle.pop()
             except IndexError:
                 request = compiled.create_infer_request()
-            arrays = [to_numpy(value) for value in inputs]
-            request.infer(dict(enumerate(arrays)), share_inputs=True, share_outputs=True)
+            given = {index: to_numpy(value) for index, value in enumerate(inputs)}
+            request.infer(given, share_inputs=True, share_outputs=True)
             results = [to_torch(tensor.data.copy()) for tensor in request.output_tensors]
             idle.append(request)
             return results
@@ -75,9 +85,8 @@ def _core() -> Any:
     return openvino.Core()
 
 
-def compile_model(order: Order, body: "OnnxBody") -> Any:
+def compile_model(order: Order, body: "OnnxBody", arrays: dict[str, np.ndarray]) -> Any:
     model = body.model
-    arrays = weight_arrays(order, body)
     for tensor in model.graph.initializer:
         if tensor.name in arrays:
             address = arrays[tensor.name].__array_interface__["data"][0]

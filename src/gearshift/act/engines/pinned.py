@@ -17,6 +17,8 @@ import torch
 from gearshift.errors import EngineError
 from gearshift.ir.topology import EngineSpec
 
+ALIVE_CHECK_S = 0.5
+
 
 def machine_cores() -> tuple[int, ...]:
     """The cores this process may use."""
@@ -26,10 +28,12 @@ def machine_cores() -> tuple[int, ...]:
 
 
 class PinnedJob:
-    __slots__ = ("_done", "_error", "_inputs", "_value", "_work")
+    __slots__ = ("_done", "_error", "_inputs", "_thread", "_value", "_work")
 
-    def __init__(self, work: Callable[..., Any], inputs: Sequence[Any]) -> None:
-        self._work, self._inputs = work, inputs
+    def __init__(
+        self, work: Callable[..., Any], inputs: Sequence[Any], thread: threading.Thread
+    ) -> None:
+        self._work, self._inputs, self._thread = work, inputs, thread
         self._value: Any = None
         self._error: BaseException | None = None
         self._done = threading.Lock()
@@ -43,8 +47,10 @@ class PinnedJob:
         self._done.release()
 
     def result(self) -> Any:
-        with self._done:
-            pass
+        while not self._done.acquire(timeout=ALIVE_CHECK_S):
+            if not self._thread.is_alive():
+                raise EngineError(f"the thread {self._thread.name} has died")
+        self._done.release()
         if self._error is not None:
             raise self._error
         return self._value
@@ -64,7 +70,7 @@ class PinnedEngine:
     def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> PinnedJob:
         if self._closed:
             raise EngineError(f"engine {self.spec.name} is closed")
-        job = PinnedJob(work, inputs)
+        job = PinnedJob(work, inputs, self._thread)
         self._queue.put(job)
         return job
 
