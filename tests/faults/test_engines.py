@@ -33,8 +33,8 @@ from gearshift.act.engines import NullEngine, PinnedEngine
 from gearshift.act.engines.pinned import PinnedJob, machine_cores
 from gearshift.ir.topology import EngineSpec
 
-FAIL_AT = 40
-"""Later than the checks of a swap need, so that it is a live call that fails."""
+FAIL_AT = 10
+"""Counted from the swap on, so that it is a live call that fails."""
 SOON_S = 5.0
 CORE = machine_cores()[0]
 PINNED = EngineSpec(name=f"cpu:{CORE}", kind="cpu", cores=(CORE,))
