@@ -3,7 +3,8 @@
 from gearshift.act.verify import Tolerance
 from gearshift.errors import GearshiftError
 from gearshift.plan import Objective, Plan, Region, Rewrite
-from gearshift.runtime import Decision, Runtime, adapt
+from gearshift.plan.decision import Decision
+from gearshift.runtime import Runtime, adapt
 
 __all__ = [
     "Decision",

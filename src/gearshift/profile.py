@@ -15,13 +15,14 @@ import torch
 from gearshift.act.backends import Executable
 from gearshift.act.compile import boundary_values, build_variant
 from gearshift.act.engines import Engine
+from gearshift.act.prepared import Prepared
 from gearshift.act.verify import compare
 from gearshift.capture.program import Fragment
 from gearshift.errors import GearshiftError
 from gearshift.ir.measurement import Measurement, Metric, Source
 from gearshift.ir.region import identity
 from gearshift.plan import Plan, Region, Rewrite
-from gearshift.runtime import Prepared, Runtime
+from gearshift.runtime import Runtime
 
 Progress = Callable[[str], None]
 MIN_CALLS = 5

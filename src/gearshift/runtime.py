@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 from typing import Any
@@ -21,7 +21,7 @@ from gearshift.act.audit import Audit
 from gearshift.act.backends import BACKENDS
 from gearshift.act.background import Background
 from gearshift.act.compile import fragment_regions, order_for
-from gearshift.act.engines import Engine, discover, parse_engine
+from gearshift.act.engines import Engine
 from gearshift.act.executor import (
     EagerExecutor,
     Executor,
@@ -29,64 +29,23 @@ from gearshift.act.executor import (
     WholeExecutor,
     key_of,
 )
-from gearshift.act.pool import EnginePool
+from gearshift.act.pool import EnginePool, open_pool
+from gearshift.act.prepared import Prepared
 from gearshift.act.tally import Tallies
 from gearshift.act.variants import Variants, Workshop, explain_refusal
 from gearshift.act.verify import Tolerance
 from gearshift.capture.load import capture
 from gearshift.capture.program import Fragment, Program
 from gearshift.errors import EngineError, GearshiftError, MemoryLimitError, PlanError, VerifyError
-from gearshift.ir.topology import CALLER, EngineSpec, Topology
+from gearshift.ir.measurement import Memory
+from gearshift.ir.topology import CALLER
 from gearshift.plan import Objective, Plan, Region, Space, check, render
+from gearshift.plan.decision import Decision
 from gearshift.plan.plan import ordered, whole
 
 MAX_DECISIONS = 256
 SETTLE_S = 10.0
 STILL_S, REBIND_WAIT_S, REBIND_TRIES = 0.1, 30.0, 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """One thing that was decided, why, and what came of it."""
-
-    at_s: float
-    plan: str
-    reason: str
-    outcome: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Bytes held, each counted once; modelled from the weights each build copies."""
-
-    weight_bytes: int
-    region_bytes: int
-
-    @property
-    def total_bytes(self) -> int:
-        return self.weight_bytes + self.region_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    executor: Executor
-    variants: tuple[Variants, ...]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.executor(args, kwargs)
-
-    @property
-    def worst_error(self) -> float:
-        return max((v.worst_error for v in self.variants), default=0.0)
-
-    @property
-    def held_bytes(self) -> int:
-        return sum(built.held_bytes for v in self.variants for built in v.built)
-
-    def release(self) -> None:
-        """Frees what was built, if it is not to be put in force."""
-        for variants in self.variants:
-            variants.release()
 
 
 def adapt(
@@ -130,7 +89,7 @@ class Runtime:
         self.faults: dict[str, int] = {}
         """Failures survived, by engine."""
         self._start_s = monotonic()
-        self._pool = _open_pool(engines)
+        self._pool = open_pool(engines)
         self._owns_pool = self._pool is not engines
         self.open_engine = self._pool.get
         self._background = Background()
@@ -222,7 +181,7 @@ class Runtime:
             self._put_in_force(prepared.executor, prepared.variants)
             self._decide(plan, reason, f"serves; verified, worst error {prepared.worst_error:.1g}")
 
-    def prepare(self, plan: Plan) -> "Prepared":
+    def prepare(self, plan: Plan) -> Prepared:
         """The plan checked, built and verified, ready to be called, but not in force."""
         with self._swapping:
             if self._closed:
@@ -413,18 +372,3 @@ class Runtime:
         at_s = monotonic() - self._start_s
         decision = Decision(at_s=at_s, plan=plan.fingerprint, reason=reason, outcome=outcome)
         self.decisions.append(decision)
-
-
-def _open_pool(engines: str | Sequence[str | Engine] | EnginePool) -> EnginePool:
-    if isinstance(engines, EnginePool):
-        return engines
-    if engines == "auto":
-        return EnginePool(discover())
-    given = [engines] if isinstance(engines, str) else list(engines)
-    names = [CALLER, *(e for e in given if isinstance(e, str) and e != CALLER)]
-    specs: tuple[EngineSpec, ...] = tuple(parse_engine(name) for name in names)
-    pool = EnginePool(Topology(engines=specs))
-    for engine in given:
-        if not isinstance(engine, str):
-            pool.add(engine)
-    return pool

@@ -4,10 +4,11 @@ Must not know what runs on them.
 """
 
 import threading
+from collections.abc import Sequence
 
-from gearshift.act.engines import Engine, open_engine
+from gearshift.act.engines import Engine, discover, open_engine, parse_engine
 from gearshift.errors import EngineError
-from gearshift.ir.topology import CALLER, Topology
+from gearshift.ir.topology import CALLER, EngineSpec, Topology
 
 
 class EnginePool:
@@ -46,3 +47,18 @@ class EnginePool:
             for engine in self._open.values():
                 engine.close()
             self._open.clear()
+
+
+def open_pool(engines: str | Sequence[str | Engine] | EnginePool) -> EnginePool:
+    if isinstance(engines, EnginePool):
+        return engines
+    if engines == "auto":
+        return EnginePool(discover())
+    given = [engines] if isinstance(engines, str) else list(engines)
+    names = [CALLER, *(e for e in given if isinstance(e, str) and e != CALLER)]
+    specs: tuple[EngineSpec, ...] = tuple(parse_engine(name) for name in names)
+    pool = EnginePool(Topology(engines=specs))
+    for engine in given:
+        if not isinstance(engine, str):
+            pool.add(engine)
+    return pool

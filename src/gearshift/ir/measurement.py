@@ -34,3 +34,15 @@ class Measurement:
     held_bytes: Metric
     max_error: float
     build_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes held, each counted once; modelled from the weights each build copies."""
+
+    weight_bytes: int
+    region_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return self.weight_bytes + self.region_bytes
