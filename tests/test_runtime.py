@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import gearshift
-from gearshift.errors import MemoryLimitError, UsageError
+from gearshift.errors import MemoryLimitError, PlanError, UsageError
 from gearshift.plan import Rewrite
 from gearshift.plan.cut import by_scope
 from gearshift.plan.plan import whole
@@ -91,14 +91,15 @@ def test_what_else_is_asked_the_model_answers() -> None:
 
 def test_after_close_the_model_still_answers_and_no_thread_is_left() -> None:
     model, x = two_layers(), torch.randn(4, 256)
+    before = set(threading.enumerate())
     runtime = gearshift.adapt(model, x)
     runtime.swap(whole(runtime.program.graph, engine="cpu:0", rewrite=ORT))
     runtime(x)
     runtime.close()
     runtime.close()
     assert torch.equal(runtime(x), model(x))
-    left = [thread.name for thread in threading.enumerate() if "gearshift" in thread.name]
-    assert not left
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    assert not [thread.name for thread in left if thread.name.startswith("gearshift")]
 
 
 @pytest.mark.parametrize("example", [None, 3, "x"])
@@ -131,3 +132,41 @@ def test_autocast_runs_as_the_model_would() -> None:
         runtime.swap(whole(runtime.program.graph, rewrite=ORT))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert runtime(x).dtype == model(x).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("change", ["append", "pop"])
+def test_a_module_added_or_taken_away_at_the_end_is_noticed(change: str) -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x) as runtime:
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+        if change == "append":
+            model.append(nn.Linear(256, 3))
+        else:
+            model.pop(-1)
+        assert torch.equal(runtime(x), model(x))
+
+
+def test_a_swap_stands_though_the_weights_changed_before() -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x) as runtime, torch.no_grad():
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+        model[0].weight.mul_(2)
+        runtime(x)
+        chosen = whole(runtime.program.graph, rewrite=Rewrite(backend="openvino", threads=1))
+        runtime.swap(chosen)
+        assert runtime.settle(60)
+        assert runtime.plan == chosen
+        torch.testing.assert_close(runtime(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_a_plan_for_a_model_of_which_nothing_was_captured_is_refused() -> None:
+    model = two_layers().train()
+    with pytest.warns(UserWarning, match="training mode"):
+        runtime = gearshift.adapt(model, torch.randn(4, 256))
+    with runtime, pytest.raises(PlanError, match="training mode"):
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+
+
+def test_methods_that_return_the_model_return_the_runtime() -> None:
+    with gearshift.adapt(two_layers(), torch.randn(4, 256)) as runtime:
+        assert runtime.eval() is runtime

@@ -7,8 +7,9 @@ import inspect
 import threading
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 from typing import Any
@@ -96,6 +97,7 @@ class Runtime:
         self._tallies = Tallies()
         self._swapping = threading.RLock()
         self._rebinding = self._closed = False
+        self._swaps = 0
         self._shop = Workshop(
             open_engine=self._pool.get,
             background=self._background,
@@ -128,7 +130,13 @@ class Runtime:
         """Whatever else is asked for, the model answers: parameters(), config, eval()."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self.program.eager, name)
+        asked = getattr(self.program.eager, name)
+        return partial(self._forward, asked) if inspect.ismethod(asked) else asked
+
+    def _forward(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A method that returns the model, as eval() does, returns the runtime here."""
+        result = method(*args, **kwargs)
+        return self if result is self.program.eager else result
 
     @property
     def plan(self) -> Plan:
@@ -159,7 +167,7 @@ class Runtime:
     @property
     def memory(self) -> Memory:
         """Of the plan in force, of those being built, and of those not yet let go."""
-        variants = [variant for v in self._built for variant in v.built]
+        variants = [variant for v in list(self._built) for variant in v.built]
         regions = {id(e): e.held_bytes for variant in variants for e in variant.executables}
         return Memory(weight_bytes=self.program.weight_bytes, region_bytes=sum(regions.values()))
 
@@ -179,6 +187,7 @@ class Runtime:
                 self._decide(plan, reason, f"refused: {error}")
                 raise
             self._put_in_force(prepared.executor, prepared.variants)
+            self._swaps += 1
             self._decide(plan, reason, f"serves; verified, worst error {prepared.worst_error:.1g}")
 
     def prepare(self, plan: Plan) -> Prepared:
@@ -186,6 +195,8 @@ class Runtime:
         with self._swapping:
             if self._closed:
                 raise EngineError("this runtime is closed; the model itself answers")
+            if not self.program.fragments:
+                raise PlanError(f"nothing was captured: {self.program.uncaptured[0]}")
             check(plan, self.space)
             if any(fragment.watch.training() for fragment in self.program.fragments):
                 raise PlanError("the model is in training mode; call .eval() first")
@@ -213,7 +224,8 @@ class Runtime:
                 f"live calls checked: {self._audit.checked},"
                 f" worst error {self._audit.worst_error:.1g}"
             )
-        lines += [f"{d.at_s:8.2f} s  {d.plan}  {d.reason}: {d.outcome}" for d in self.decisions]
+        told = list(self.decisions)
+        lines += [f"{d.at_s:8.2f} s  {d.plan}  {d.reason}: {d.outcome}" for d in told]
         return "\n".join(lines)
 
     def watch_live(self, on: bool) -> None:
@@ -269,10 +281,10 @@ class Runtime:
         executors = {v.fragment.name: v.executor for v in built}
         if self.program.skeleton is None:
             return WholeExecutor(plan, executors[""], self._audit), tuple(built)
-        partial = PartialExecutor(
+        in_parts = PartialExecutor(
             plan, executors, self.program.skeleton, self._tallies, self._audit
         )
-        return partial, tuple(built)
+        return in_parts, tuple(built)
 
     def _put_in_force(self, executor: Executor, variants: tuple[Variants, ...]) -> None:
         before, old = self._active, self._variants
@@ -315,16 +327,24 @@ class Runtime:
         """Calls run eagerly, on the new weights, until the plan is built anew from them."""
         if not self._rebinding:
             self._rebinding = True
-            plan = self.plan
-            self._background.submit(lambda: self._rebind(plan))
+            plan, swaps = self.plan, self._swaps
+            self._background.submit(lambda: self._rebind(plan, swaps))
 
-    def _rebind(self, plan: Plan) -> None:
+    def _swap_unless_overtaken(self, plan: Plan, reason: str, swaps: int) -> None:
+        """What somebody else has swapped to meanwhile stands."""
+        with self._swapping:
+            if self._swaps == swaps and not self._closed:
+                self.swap(plan, reason)
+
+    def _rebind(self, plan: Plan, swaps: int) -> None:
         try:
-            self._put_in_force(self._eager, ())
+            with self._swapping:
+                if self._swaps == swaps:
+                    self._put_in_force(self._eager, ())
             for _ in range(REBIND_TRIES):
                 self._wait_for_still_weights()
                 try:
-                    self.swap(plan, "weights changed")
+                    self._swap_unless_overtaken(plan, "weights changed", swaps)
                     return
                 except GearshiftError:
                     if self._as_captured():
@@ -359,7 +379,8 @@ class Runtime:
             replace(r, engine=CALLER) if r.engine == region.engine else r for r in plan.regions
         )
         reason = f"engine {region.engine} is quarantined"
-        self._background.submit(lambda: self.swap(Plan(regions=moved), reason))
+        swaps, instead = self._swaps, Plan(regions=moved)
+        self._background.submit(lambda: self._swap_unless_overtaken(instead, reason, swaps))
 
     def _caught(self, plan: Plan, difference: VerifyError) -> None:
         """A live call's result differed: the plan that gave it must not serve."""

@@ -26,12 +26,10 @@ def misfit():
     return nn.Linear(3, 3), torch.randn(2, 4)
 """,
     "broken.py": "raise ZeroDivisionError('at import')",
-    "junk.pt2": "this is no archive",
     "weights.pth": "this is no suffix we take",
 }
 CASES = {
     "missing file": ("nowhere.onnx", "nowhere.onnx"),
-    "not a file of its kind": ("junk.pt2", "junk.pt2"),
     "wrong suffix": ("weights.pth", "weights.pth"),
     "factory raises": ("models.py:raises", "no such checkpoint"),
     "not a model": ("models.py:number", "int"),

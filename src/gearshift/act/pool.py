@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from gearshift.act.engines import Engine, discover, open_engine, parse_engine
-from gearshift.errors import EngineError
+from gearshift.errors import EngineError, UsageError
 from gearshift.ir.topology import CALLER, EngineSpec, Topology
 
 
@@ -28,7 +28,9 @@ class EnginePool:
             raise EngineError(f"engine {name} is quarantined: {self.quarantined[name]}")
         with self._lock:
             if name not in self._open:
-                spec = next(spec for spec in self.topology.engines if spec.name == name)
+                spec = next((s for s in self.topology.engines if s.name == name), None)
+                if spec is None:
+                    raise UsageError(f"no engine {name!r}; there are {', '.join(self.usable)}")
                 self._open[name] = open_engine(spec)
             return self._open[name]
 

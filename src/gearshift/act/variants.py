@@ -26,8 +26,8 @@ from gearshift.errors import CompileError, GearshiftError, InputError
 from gearshift.plan.plan import Region
 
 log = logging.getLogger("gearshift")
-MAX_OWN_BUILDS = 4
-"""Signatures, the example's included, that get a build of their own."""
+MAX_BUILDS = 4
+"""Beside the one for the example: one for any shape, and some for single signatures."""
 MAX_KNOWN = 1024
 """Signatures remembered; with more, all but those with a build of their own are forgotten."""
 CALLS_BEFORE_BUILD = 3
@@ -180,7 +180,7 @@ class Variants:
 
     def _ask(self, what: Any, build: Callable[[], None]) -> None:
         """Once each, in the background; what is refused is remembered and said."""
-        if what in self._asked or len(self._asked) > MAX_OWN_BUILDS:
+        if what in self._asked or len(self._asked) >= MAX_BUILDS:
             return
         self._asked.add(what)
 

@@ -100,10 +100,6 @@ class Fragment:
     onnx: OnnxForm | None = None
     notes: tuple[str, ...] = ()
 
-    @property
-    def dynamic(self) -> bool:
-        return bool(self.sizes.reads)
-
     @cached_property
     def weights(self) -> Mapping[str, Tensor]:
         """The weights as they are when first asked for; `rebound` looks again."""

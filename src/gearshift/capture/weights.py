@@ -30,8 +30,9 @@ class WeightWatch:
         self._slots, self._modules = slots, modules
         own = {id(holder) for m in modules for holder in (m._parameters, m._buffers)}
         holders = {id(holder): holder for holder, _ in slots if id(holder) in own}
-        children = [m._modules for m in modules if m._modules]
+        children = [m._modules for m in modules]
         self._holders = [*holders.values(), *children]
+        self._lengths = list(map(len, self._holders))
         self._objects = list(_held(self._holders))
         loose = [(holder, key) for holder, key in slots if id(holder) not in own]
         self._loose_holders = [holder for holder, _ in loose]
@@ -48,7 +49,8 @@ class WeightWatch:
         """True if every weight is the object, at the version and address it was, every module in
         its place and in eval mode, and no hook has come."""
         return (
-            all(map(is_, _held(self._holders), self._objects))
+            list(map(len, self._holders)) == self._lengths
+            and all(map(is_, _held(self._holders), self._objects))
             and list(map(_version, self._tracked)) == self._versions
             and list(map(Tensor.data_ptr, self._tensors)) == self._addresses
             and not any(map(_training, self._modules))
