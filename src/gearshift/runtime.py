@@ -290,6 +290,8 @@ class Runtime:
         before, old = self._active, self._variants
         self._active, self._variants = executor, variants
         self._audit.watch(not isinstance(executor, EagerExecutor))
+        for variants_before in old:
+            variants_before.retire()
         if old:
             releases = [v.release for v in old]
             self._background.let_go(before.in_flight, releases)

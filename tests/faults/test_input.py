@@ -496,6 +496,31 @@ def test_C7_python_around_captured_parts_sees_training_mode() -> None:
         model.eval()
 
 
+class AsksItsPart(nn.Module):
+    """Python that reads the mode of a part it has captured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, 256), nn.ReLU(), nn.Linear(256, 256))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.body(x)
+        if hidden.sum() > 0:
+            hidden = hidden + 1
+        return hidden * (3 if self.body.training else 1)
+
+
+def test_C7_a_captured_part_tells_its_own_mode() -> None:
+    torch.manual_seed(0)
+    model = AsksItsPart().eval()
+    with quietly(), survives(model, X) as runtime, torch.no_grad():
+        runtime.swap(one_region(runtime))
+        agree(runtime(X), model(X))
+        model.train()
+        agree(runtime(X), model(X))
+        model.eval()
+
+
 def seeded_alike(runtime: Callable[..., Any], model: Callable[..., Any], given: Tensor) -> None:
     """Random ops draw the same numbers in the same order."""
     torch.manual_seed(7)

@@ -59,7 +59,7 @@ class Variants:
         self.refusals: dict[Any, str] = {}
         self._any_shape: Variant | None = None
         self._asked: set[Any] = set()
-        self._released = False
+        self._retired = False
         self._seen: Counter[Key] = Counter()
         self._own: dict[Key, Any] = {}
 
@@ -94,9 +94,13 @@ class Variants:
         self.built = [*(v for v in self.built if v.executables != admitted.executables), admitted]
         return admitted
 
+    def retire(self) -> None:
+        """No longer in force: nothing more is built, and calls of unknown sizes run eagerly."""
+        self._retired = True
+
     def release(self) -> None:
-        """Frees what was built. A call that comes late finds nothing and runs eagerly."""
-        self._released = True
+        """Frees what was built."""
+        self.retire()
         self.executor.table.clear()
         self._own.clear()
         self.built.clear()
@@ -114,7 +118,7 @@ class Variants:
         if not self.fragment.watch.unchanged():
             if not self.fragment.watch.training():
                 self.shop.weights_changed()
-        elif key is not None and leaves is not None and not self._released:
+        elif key is not None and leaves is not None and not self._retired:
             variant = self._find(key, leaves)
             if variant is not None:
                 with suppress(Unfit):
@@ -185,6 +189,8 @@ class Variants:
         self._asked.add(what)
 
         def work() -> None:
+            if self._retired:
+                return
             try:
                 build()
             except GearshiftError as error:

@@ -93,6 +93,7 @@ class StandIn(nn.Module):
 
     def __init__(self, original: nn.Module, serve: Callable[..., Any]) -> None:
         super().__init__()
+        del self.__dict__["training"]  # the original's counts
         self.__dict__["original"] = original
         self.__dict__["serve"] = serve
 
