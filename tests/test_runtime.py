@@ -1,6 +1,11 @@
 """The runtime as a user meets it: memory, explanations, closing, delegation."""
 
+import gc
+import os
 import threading
+import weakref
+from time import monotonic, sleep
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +13,7 @@ from torch import nn
 
 import gearshift
 from gearshift.errors import MemoryLimitError, PlanError, UsageError
-from gearshift.plan import Rewrite
+from gearshift.plan import Plan, Region, Rewrite
 from gearshift.plan.cut import by_scope
 from gearshift.plan.plan import whole
 
@@ -170,3 +175,119 @@ def test_a_plan_for_a_model_of_which_nothing_was_captured_is_refused() -> None:
 def test_methods_that_return_the_model_return_the_runtime() -> None:
     with gearshift.adapt(two_layers(), torch.randn(4, 256)) as runtime:
         assert runtime.eval() is runtime
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        None,
+        "eager",
+        Plan(regions=[]),  # type: ignore[arg-type]
+        Plan(regions=(None,)),  # type: ignore[arg-type]
+        Plan(regions=(Region(ops=(1,)),)),  # type: ignore[arg-type]
+        Plan(regions=(Region(ops=("linear",), rewrite=None),)),  # type: ignore[arg-type]
+        Plan(regions=(Region(ops=("linear",), engine=0),)),  # type: ignore[arg-type]
+        Plan(regions=(Region(ops=("linear",), rewrite=Rewrite(threads="2")),)),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_plan_is_refused_by_name(plan: Any) -> None:
+    with gearshift.adapt(nn.Linear(4, 4).eval(), torch.randn(1, 4)) as runtime:
+        before = runtime.plan
+        with pytest.raises(PlanError, match="not legal"):
+            runtime.swap(plan)
+        assert runtime.plan == before
+
+
+def test_what_is_no_engine_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="not 3"):
+        gearshift.adapt(nn.Linear(4, 4).eval(), torch.randn(1, 4), engines=[3])  # type: ignore[list-item]
+
+
+def wait_until(condition: Any, limit_s: float = 30) -> None:
+    deadline_s = monotonic() + limit_s
+    while not condition():
+        assert monotonic() < deadline_s
+        sleep(0.02)
+
+
+def test_a_plan_comes_back_after_training_however_long_it_took() -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x) as runtime, torch.no_grad():
+        plan = whole(runtime.program.graph, rewrite=ORT)
+        runtime.swap(plan)
+        model[0].weight.mul_(2)
+        runtime(x)  # notices
+        model.train()
+        assert runtime.settle(30), "what waits for the end of training holds nobody up"
+        for _ in range(3):
+            model[0].weight.mul_(1.1)
+            torch.testing.assert_close(runtime(x), model(x))
+        assert runtime.plan != plan
+        model.eval()
+        wait_until(lambda: runtime.plan == plan)
+        torch.testing.assert_close(runtime(x), model(x))
+
+
+def test_a_module_put_in_anothers_place_leaves_the_model_itself() -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x) as runtime, torch.no_grad():
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+        model[0] = nn.Sequential(nn.Linear(256, 256), nn.Tanh()).eval()
+        torch.testing.assert_close(runtime(x), model(x))
+        assert runtime.settle(30)
+        torch.testing.assert_close(runtime(x), model(x))
+        assert "another's place" in runtime.explain()
+
+
+def test_another_forward_is_noticed() -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x) as runtime, torch.no_grad():
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+        model[1].forward = torch.sigmoid
+        torch.testing.assert_close(runtime(x), model(x))
+
+
+def test_a_one_number_weight_exchanged_for_its_equal_is_noticed() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.scale + 1
+
+    model, x = Scaled().eval(), torch.randn(4)
+    with gearshift.adapt(model, x) as runtime, torch.no_grad():
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+        model.scale = nn.Parameter(torch.tensor(2.0))
+        runtime(x)
+        model.scale.fill_(5.0)
+        torch.testing.assert_close(runtime(x), model(x))
+
+
+def test_a_forked_child_answers_by_the_model_itself() -> None:
+    model, x = nn.Linear(4, 4).eval(), torch.randn(1, 4)
+    with gearshift.adapt(model, x) as runtime, torch.no_grad():
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT, engine="cpu:0"))
+        expected = model(x)
+        child = os.fork()
+        if child == 0:
+            good = torch.equal(runtime(x), expected)
+            runtime.close()
+            os._exit(0 if good else 1)
+        _, status = os.waitpid(child, 0)
+        assert status == 0
+        torch.testing.assert_close(runtime(x), expected)
+
+
+def test_a_runtime_nobody_holds_ends_its_threads() -> None:
+    runtime = gearshift.adapt(two_layers(), torch.randn(4, 256))
+    runtime.swap(whole(runtime.program.graph, rewrite=ORT, engine="cpu:0"))
+    runtime.swap(whole(runtime.program.graph))
+    assert runtime.settle(30)
+    seen = weakref.ref(runtime)
+    threads = {t for t in threading.enumerate() if t.name.startswith("gearshift")}
+    del runtime
+    gc.collect()
+    assert seen() is None
+    wait_until(lambda: not any(t.is_alive() for t in threads))

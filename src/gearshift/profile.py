@@ -3,6 +3,7 @@
 A recipe: uses the runtime's parts; decides nothing.
 """
 
+import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ from typing import Any
 import torch
 
 from gearshift.act.backends import Executable
-from gearshift.act.compile import boundary_values, build_variant
+from gearshift.act.compile import build_variant
 from gearshift.act.engines import Engine
 from gearshift.act.prepared import Prepared
-from gearshift.act.verify import compare
+from gearshift.act.verify import compare, feeds, known_values
 from gearshift.capture.program import Fragment
 from gearshift.errors import GearshiftError
 from gearshift.ir.measurement import Measurement, Metric, Source
@@ -24,6 +25,7 @@ from gearshift.ir.region import identity
 from gearshift.plan import Plan, Region, Rewrite
 from gearshift.runtime import Runtime
 
+log = logging.getLogger("gearshift")
 Progress = Callable[[str], None]
 MIN_CALLS = 5
 
@@ -120,8 +122,7 @@ def profile_regions(
     runnable = runtime.space.runnable
     for fragment in runtime.program.fragments:
         mine = [region for region in plan.regions if region.name in fragment.graph.position]
-        names = boundary_values(fragment, mine)
-        values = fragment.reference(fragment.example, names, fragment.weights)
+        values = known_values(fragment, mine, fragment.example)
         for region in mine:
             progress(f"region {region.name}")
             fitting = [r for r in rewrites if frozenset(region.ops) <= runnable[r.backend]]
@@ -145,12 +146,16 @@ def _profile_region(
     for rewrite in rewrites:
         start_s = perf_counter()
         as_set = Region(ops=region.ops, engine=region.engine, rewrite=rewrite)
-        variant = build_variant(fragment, (as_set,), fragment.example, runtime.open_engine)
-        (executable,), (engine,) = variant.executables, variant.engines
-        inputs = [values[name] for name in executable.inputs]
-        expected = [values[name] for name in executable.outputs]
-        got = list(engine.start(executable.run, inputs).result())
-        error = compare(expected, got, runtime.tolerance, f"region {region.name} by {rewrite}")
+        what = f"region {region.name} by {rewrite}"
+        try:
+            variant = build_variant(fragment, (as_set,), fragment.example, runtime.open_engine)
+            (executable,), (engine,) = variant.executables, variant.engines
+            inputs, expected = feeds(executable, values)
+            got = list(engine.start(executable.run, inputs).result())
+            error = compare(expected, got, runtime.tolerance, what)
+        except GearshiftError as refusal:
+            log.warning("%s: refused: %s", what, str(refusal))
+            continue
         built[str(rewrite)] = (perf_counter() - start_s, error, executable.held_bytes)
         calls[str(rewrite)] = partial(_run_on, engine, executable, inputs)
     for name, latencies in take_turns(calls, seconds * len(calls)).items():

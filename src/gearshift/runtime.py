@@ -4,16 +4,18 @@ A recipe: joins capture, plan and act. Knows how they fit, not how each works.
 """
 
 import inspect
+import os
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from time import monotonic, perf_counter, sleep
+from time import monotonic, perf_counter
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from torch import nn
 from torch.export import ExportedProgram
@@ -32,6 +34,7 @@ from gearshift.act.executor import (
 )
 from gearshift.act.pool import EnginePool, open_pool
 from gearshift.act.prepared import Prepared
+from gearshift.act.renew import Renewal
 from gearshift.act.tally import Tallies
 from gearshift.act.variants import Variants, Workshop, explain_refusal
 from gearshift.act.verify import Tolerance
@@ -46,7 +49,6 @@ from gearshift.plan.plan import ordered, whole
 
 MAX_DECISIONS = 256
 SETTLE_S = 10.0
-STILL_S, REBIND_WAIT_S, REBIND_TRIES = 0.1, 30.0, 5
 
 
 def adapt(
@@ -96,23 +98,29 @@ class Runtime:
         self._background = Background()
         self._tallies = Tallies()
         self._swapping = threading.RLock()
-        self._rebinding = self._closed = False
-        self._swaps = 0
+        self._closed = False
+        self._swaps = self._spoken_for = 0
         self._shop = Workshop(
             open_engine=self._pool.get,
             background=self._background,
             tolerance=tolerance,
             tallies=self._tallies,
-            make_room=self._make_room,
+            room=self._room,
             weights_changed=self._weights_changed,
             failed=self._failed,
         )
         self._audit = Audit(self._background, tolerance, self._caught)
         self._variants: tuple[Variants, ...] = ()
         self._built: WeakSet[Variants] = WeakSet()
-        self._counting = threading.Lock()
+        self._exchanging = threading.Lock()
+        self._renewal = Renewal(
+            self._background, lambda: [fragment.watch for fragment in self.program.fragments]
+        )
         self._eager = self._eager_executor()
         self._active: Executor = self._eager
+        ending = finalize(self, _end, self._background, self._pool if self._owns_pool else None)
+        ending.atexit = False
+        _RUNTIMES.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         start_s = perf_counter()
@@ -246,6 +254,13 @@ class Runtime:
         if self._owns_pool:
             self._pool.close()
 
+    def _after_fork(self) -> None:
+        """In a child process threads, locks and sessions of the parent are of no use."""
+        self._closed = True
+        self._active, self._variants = self._eager, ()
+        self._swapping, self._exchanging = threading.RLock(), threading.Lock()
+        self._background, self._owns_pool = Background(), False
+
     def __enter__(self) -> "Runtime":
         return self
 
@@ -286,34 +301,54 @@ class Runtime:
         )
         return in_parts, tuple(built)
 
-    def _put_in_force(self, executor: Executor, variants: tuple[Variants, ...]) -> None:
-        before, old = self._active, self._variants
-        self._active, self._variants = executor, variants
+    def _put_in_force(
+        self, executor: Executor, variants: tuple[Variants, ...], instead_of: Plan | None = None
+    ) -> bool:
+        """Unless it is only to take the place of a plan that is no longer in force."""
+        with self._exchanging:
+            before, old = self._active, self._variants
+            if instead_of is not None and before.plan != instead_of:
+                return False
+            self._active, self._variants = executor, variants
         self._audit.watch(not isinstance(executor, EagerExecutor))
         for variants_before in old:
             variants_before.retire()
         if old:
             releases = [v.release for v in old]
             self._background.let_go(before.in_flight, releases)
+        return True
 
-    def _make_room(self, fragment: Fragment, regions: Sequence[Region]) -> None:
+    @contextmanager
+    def _room(self, fragment: Fragment, regions: Sequence[Region]) -> Iterator[None]:
+        """While regions are built their bytes are spoken for; MemoryLimitError if too many."""
         limit = self.objective.memory_limit
-        if limit is None:
-            return
+        need = 0 if limit is None else self._need(fragment, regions)
+        if limit is not None and self._held(need) > limit:
+            self._background.settle(SETTLE_S)  # what is on its way out may make the room
+        with self._exchanging:
+            total = self._held(need)
+            if limit is not None and total > limit:
+                raise MemoryLimitError(
+                    f"the limit is {limit / 1e6:.0f} MB; while this plan is built"
+                    f" {total / 1e6:.0f} MB would be held"
+                )
+            self._spoken_for += need
+        try:
+            yield
+        finally:
+            with self._exchanging:
+                self._spoken_for -= need
+
+    def _held(self, need: int) -> int:
+        return self.memory.total_bytes + self._spoken_for + need
+
+    def _need(self, fragment: Fragment, regions: Sequence[Region]) -> int:
         need = 0
         ready = {r for v in self._variants for built in v.built for r in built.regions}
         for region in [region for region in regions if region not in ready]:
             backend, order = order_for(fragment, region, self._pool.get(region.engine))
             need += backend.held_bytes(order)
-        total = self.memory.total_bytes + need
-        if total > limit:  # what is on its way out may make the room
-            self._background.settle(SETTLE_S)
-            total = self.memory.total_bytes + need
-        if total > limit:
-            raise MemoryLimitError(
-                f"the limit is {limit / 1e6:.0f} MB; while this plan is built"
-                f" {total / 1e6:.0f} MB would be held"
-            )
+        return need
 
     def _as_captured(self) -> bool:
         return all(fragment.watch.unchanged() for fragment in self.program.fragments)
@@ -327,10 +362,12 @@ class Runtime:
 
     def _weights_changed(self) -> None:
         """Calls run eagerly, on the new weights, until the plan is built anew from them."""
-        if not self._rebinding:
-            self._rebinding = True
-            plan, swaps = self.plan, self._swaps
-            self._background.submit(lambda: self._rebind(plan, swaps))
+        plan, swaps = self.plan, self._swaps
+        if plan != self._eager.plan and self._put_in_force(self._eager, (), instead_of=plan):
+            self._renewal.begin(
+                lambda: self._swap_unless_overtaken(plan, "weights changed", swaps),
+                lambda: self._swaps != swaps or self._closed,
+            )
 
     def _swap_unless_overtaken(self, plan: Plan, reason: str, swaps: int) -> None:
         """What somebody else has swapped to meanwhile stands."""
@@ -338,41 +375,16 @@ class Runtime:
             if self._swaps == swaps and not self._closed:
                 self.swap(plan, reason)
 
-    def _rebind(self, plan: Plan, swaps: int) -> None:
-        try:
-            with self._swapping:
-                if self._swaps == swaps:
-                    self._put_in_force(self._eager, ())
-            for _ in range(REBIND_TRIES):
-                self._wait_for_still_weights()
-                try:
-                    self._swap_unless_overtaken(plan, "weights changed", swaps)
-                    return
-                except GearshiftError:
-                    if self._as_captured():
-                        raise
-        finally:
-            self._rebinding = False
-
-    def _wait_for_still_weights(self) -> None:
-        """While they change with every call, building would be for nothing."""
-        watches = [fragment.watch.renewed() for fragment in self.program.fragments]
-        deadline_s = monotonic() + REBIND_WAIT_S
-        while monotonic() < deadline_s:
-            sleep(STILL_S)
-            if all(watch.unchanged() or watch.training() for watch in watches):
-                return
-            watches = [watch.renewed() for watch in watches]
-
     def _failed(self, variants: Variants, region: Region, error: Exception) -> None:
         """A step raised; the call is being run again eagerly. Later calls avoid the culprit."""
-        with self._counting:
+        with self._exchanging:
             self.faults[region.engine] = self.faults.get(region.engine, 0) + 1
         plan = self.plan
         if variants not in self._variants:
             return
+        if not self._put_in_force(self._eager, (), instead_of=plan):
+            return
         text = f"{type(error).__name__}: {str(error)[:200]}"
-        self._put_in_force(self._eager, ())
         self._decide(plan, f"region {region.name} failed on {region.engine}", text)
         if region.engine == CALLER:
             return
@@ -386,12 +398,27 @@ class Runtime:
 
     def _caught(self, plan: Plan, difference: VerifyError) -> None:
         """A live call's result differed: the plan that gave it must not serve."""
-        with self._swapping:
-            if self.plan == plan:
-                self._put_in_force(self._eager, ())
+        self._put_in_force(self._eager, (), instead_of=plan)
         self._decide(plan, "a live call was checked", f"rolled back: {difference}")
 
     def _decide(self, plan: Plan, reason: str, outcome: str) -> None:
         at_s = monotonic() - self._start_s
-        decision = Decision(at_s=at_s, plan=plan.fingerprint, reason=reason, outcome=outcome)
+        name = plan.fingerprint if isinstance(plan, Plan) else "no plan"
+        decision = Decision(at_s=at_s, plan=name, reason=reason, outcome=outcome)
         self.decisions.append(decision)
+
+
+def _end(background: Background, pool: EnginePool | None) -> None:
+    """For a runtime that nobody closed and nobody can call any more."""
+    background.stop()
+    if pool is not None:
+        threading.Thread(target=pool.close, daemon=True).start()  # this may be one of its threads
+
+
+def _after_fork() -> None:
+    for runtime in list(_RUNTIMES):
+        runtime._after_fork()
+
+
+_RUNTIMES: WeakSet[Runtime] = WeakSet()
+os.register_at_fork(after_in_child=_after_fork)

@@ -8,7 +8,8 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from queue import SimpleQueue
+from operator import itemgetter
+from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 
 from gearshift.errors import GearshiftError
@@ -17,17 +18,21 @@ log = logging.getLogger("gearshift")
 DRAIN_S, DRAIN_PAUSE_S = 30.0, 0.002
 
 
+Work = Callable[[], None]
+
+
 class Background:
-    """Started with the first piece of work; work is done in order."""
+    """Started with the first piece of work; does it in order, and what is postponed when due."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._postponed: list[tuple[float, Work]] = []
         self._pending = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def submit(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Work) -> None:
         with self._changed:
             if self._closed:
                 return
@@ -39,6 +44,11 @@ class Background:
                 self._thread.start()
         self._queue.put(work)
 
+    def later(self, delay_s: float, work: Work) -> None:
+        """Asked for by work under way. `settle` does not wait for it."""
+        assert threading.current_thread() is self._thread
+        self._postponed.append((monotonic() + delay_s, work))
+
     def settle(self, timeout_s: float | None = None) -> bool:
         """Waits until nothing is left to do; False if it takes longer, or if asked from within."""
         if threading.current_thread() is self._thread:
@@ -47,15 +57,19 @@ class Background:
             return self._changed.wait_for(lambda: self._pending == 0, timeout_s)
 
     def close(self) -> None:
+        """What is under way is finished, what waits is dropped."""
+        self.stop()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def stop(self) -> None:
+        """Like `close`, without waiting."""
         with self._changed:
             self._closed = True
-            thread = self._thread
-        if thread is not None:
-            self._queue.put(None)
-            if thread is not threading.current_thread():
-                thread.join()
+        self._queue.put(None)
 
-    def let_go(self, in_flight: Callable[[], int], releases: Sequence[Callable[[], None]]) -> None:
+    def let_go(self, in_flight: Callable[[], int], releases: Sequence[Work]) -> None:
         """Frees once no call is under way, so that it is done here rather than in a call."""
         deadline_s = monotonic() + DRAIN_S
 
@@ -69,7 +83,15 @@ class Background:
         self.submit(attempt)
 
     def _serve(self) -> None:
-        while (work := self._queue.get()) is not None:
+        while True:
+            try:
+                work = self._queue.get(timeout=self._next_s())
+            except Empty:
+                _, work = self._postponed.pop(0)
+                with self._changed:
+                    self._pending += 1
+            if work is None:
+                break
             if not self._closed:
                 self._do(work)
             del work
@@ -77,7 +99,14 @@ class Background:
                 self._pending -= 1
                 self._changed.notify_all()
 
-    def _do(self, work: Callable[[], None]) -> None:
+    def _next_s(self) -> float | None:
+        """How long until something postponed is due."""
+        if not self._postponed:
+            return None
+        self._postponed.sort(key=itemgetter(0))
+        return max(0.0, self._postponed[0][0] - monotonic())
+
+    def _do(self, work: Work) -> None:
         try:
             work()
         except GearshiftError as error:
@@ -86,7 +115,7 @@ class Background:
             log.exception("background work failed")
 
 
-def free(releases: Sequence[Callable[[], None]]) -> None:
+def free(releases: Sequence[Work]) -> None:
     """ONNX Runtime's memory goes back to the system only when the allocator is told to trim."""
     for release in releases:
         release()

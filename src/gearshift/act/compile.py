@@ -9,6 +9,7 @@ from typing import Any
 
 from gearshift.act.backends import BACKENDS, Executable, Order
 from gearshift.act.engines import Engine
+from gearshift.act.indices import index_checks
 from gearshift.act.steps import Steps, bind, guarding
 from gearshift.capture.program import Expression, Fragment, Ref, Shapes, SizeValues, size_number
 from gearshift.errors import CompileError, GearshiftError
@@ -16,7 +17,6 @@ from gearshift.ir.region import boundary, run_order
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.rewrite import EAGER
 
-EMBEDDING = "aten.embedding.default"
 OpenEngine = Callable[[str], Engine]
 
 
@@ -48,7 +48,8 @@ class Variant:
         last_read = {name: index for name, index in last_read.items() if name not in kept}
         pairs = list(zip(self.executables, self.engines, strict=True))
         run, regions = bind(pairs, layout.home, last_read)
-        guard = guarding(self._floats(leaves), self._lookups())
+        indices = index_checks(self.fragment, self._answered(), layout.home, leaves)
+        guard = guarding(self._floats(leaves), indices)
         if guard is not None:
             run, regions = (guard, *run), (0, *regions)
         return Steps(run=run, regions=regions, rest=tuple(layout.rest), outputs=layout.outputs)
@@ -58,16 +59,10 @@ class Variant:
             return ()
         return tuple(i for i in self.fragment.inputs if leaves[i].is_floating_point())
 
-    def _lookups(self) -> tuple[tuple[int, int], ...]:
-        """Leaves that are row numbers of a table: other backends take what the model refuses."""
-        graph = self.fragment.graph
-        leaf = {v.name: i for v, i in zip(graph.inputs, self.fragment.inputs, strict=True)}
-        found = set()
-        for op in graph.ops:
-            if op.form.startswith(EMBEDDING) and op.operands[1] in leaf:
-                table, index = op.operands[:2]
-                found.add((leaf[index], int(graph.values[table].shape[0])))
-        return tuple(sorted(found))
+    def _answered(self) -> frozenset[str]:
+        """Ops run by a backend that may answer what the model refuses."""
+        regions = [region for region in self.regions if region.rewrite.backend != EAGER.backend]
+        return frozenset(op for region in regions for op in region.ops)
 
 
 class _Layout:

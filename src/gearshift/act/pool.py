@@ -62,5 +62,7 @@ def open_pool(engines: str | Sequence[str | Engine] | EnginePool) -> EnginePool:
     pool = EnginePool(Topology(engines=specs))
     for engine in given:
         if not isinstance(engine, str):
+            if not isinstance(getattr(engine, "spec", None), EngineSpec):
+                raise UsageError(f"engines are names or Engine objects, not {engine!r:.100}")
             pool.add(engine)
     return pool

@@ -32,18 +32,32 @@ class Unfit(Exception):
     """These inputs are of a kind only the model itself is right for."""
 
 
-def guarding(floats: tuple[int, ...], lookups: tuple[tuple[int, int], ...]) -> Step | None:
-    """A step that raises Unfit if a float is not finite, or a row number is outside its table."""
-    if not floats and not lookups:
+@dataclass(frozen=True, slots=True)
+class IndexCheck:
+    """Numbers, read off the call's values, that must be at least 0 and below `size`."""
+
+    read: Callable[[list[Any]], torch.Tensor]
+    size: int
+
+    def passes(self, values: list[Any]) -> bool:
+        numbers = self.read(values)
+        if numbers.numel() == 0:
+            return True
+        low, high = torch.aminmax(numbers)
+        return bool(low >= 0) and bool(high < self.size)
+
+
+def guarding(floats: tuple[int, ...], indices: Sequence[IndexCheck]) -> Step | None:
+    """A step that raises Unfit if a float is not finite, or an index is outside its table."""
+    if not floats and not indices:
         return None
 
     def step(values: list[Any]) -> None:
         for i in floats:
             if not isfinite(values[i].sum().item()):
                 raise Unfit
-        for i, size in lookups:
-            low, high = torch.aminmax(values[i])
-            if low < 0 or high >= size:
+        for check in indices:
+            if not check.passes(values):
                 raise Unfit
 
     return step

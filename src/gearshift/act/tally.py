@@ -20,16 +20,17 @@ class Tally:
 class Tallies:
     def __init__(self) -> None:
         self._local = threading.local()
-        self._all: list[Tally] = []
+        self._all: dict[int, Tally] = {}
 
     def mine(self) -> Tally:
         try:
             tally: Tally = self._local.tally
         except AttributeError:
-            tally = self._local.tally = Tally()
-            self._all.append(tally)
+            # the number of a thread that has ended is given to another, which goes on counting
+            tally = self._local.tally = self._all.setdefault(threading.get_ident(), Tally())
         return tally
 
     def sum(self) -> Tally:
         names = [field.name for field in fields(Tally)]
-        return Tally(**{name: sum(getattr(t, name) for t in self._all) for name in names})
+        tallies = list(self._all.values())
+        return Tally(**{name: sum(getattr(t, name) for t in tallies) for name in names})

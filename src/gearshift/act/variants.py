@@ -6,7 +6,7 @@ Runs beside the hot path: only calls whose signature is not yet known, or that f
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from gearshift.act.background import Background
 from gearshift.act.compile import OpenEngine, Variant, any_shape_regions, build_variant
 from gearshift.act.executor import FragmentExecutor, Key
-from gearshift.act.samples import other_sizes
+from gearshift.act.samples import accepted, other_sizes
 from gearshift.act.steps import Unfit
 from gearshift.act.tally import Tallies
 from gearshift.act.verify import Tolerance, run, verify
@@ -42,8 +42,8 @@ class Workshop:
     background: Background
     tolerance: Tolerance
     tallies: Tallies
-    make_room: Callable[[Fragment, Sequence[Region]], None]
-    """Raises MemoryLimitError if these regions would not fit."""
+    room: Callable[[Fragment, Sequence[Region]], AbstractContextManager[None]]
+    """Held while these regions are built; raises MemoryLimitError if they would not fit."""
     weights_changed: Callable[[], None]
     failed: Callable[["Variants", Region, Exception], None]
 
@@ -65,21 +65,24 @@ class Variants:
 
     def build_own(self, leaves: Sequence[Any], key: Key, reuse: Sequence[Variant] = ()) -> None:
         """A build for exactly this signature; it serves from here on."""
-        self.shop.make_room(self.fragment, self.regions)
-        variant = build_variant(self.fragment, self.regions, leaves, self.shop.open_engine, reuse)
-        variant = self._admit(variant, leaves)
+        if not accepted(self.fragment, leaves):
+            raise InputError("the model refuses these inputs")
+        open_engine = self.shop.open_engine
+        with self.shop.room(self.fragment, self.regions):
+            variant = build_variant(self.fragment, self.regions, leaves, open_engine, reuse)
+            variant = self._admit(variant, leaves)
         self._own[key] = self.executor.table[key] = variant.steps(leaves)
 
     def _build_any_shape(self) -> None:
         """A build for all signatures, checked at two of them."""
         regions = any_shape_regions(self.regions)
-        self.shop.make_room(self.fragment, regions)
-        variant = build_variant(self.fragment, regions, None, self.shop.open_engine)
         leaves = other_sizes(self.fragment)
         if leaves is None:
             raise CompileError("the model runs at no second size to verify at")
-        variant = self._admit(variant, self.fragment.example)
-        self._any_shape = self._admit(variant, leaves)
+        with self.shop.room(self.fragment, regions):
+            variant = build_variant(self.fragment, regions, None, self.shop.open_engine)
+            variant = self._admit(variant, self.fragment.example)
+            self._any_shape = self._admit(variant, leaves)
 
     def _admit(self, variant: Variant, leaves: Sequence[Any]) -> Variant:
         try:
@@ -193,6 +196,8 @@ class Variants:
                 return
             try:
                 build()
+            except InputError:  # another call of this signature may do better
+                self._asked.discard(what)
             except GearshiftError as error:
                 self.refusals[what] = str(error)
                 log.warning("no build for %s: %s", what, self.refusals[what])

@@ -3,7 +3,7 @@
 Must not know when it is asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from gearshift.act.backends import Executable
 from gearshift.act.compile import Variant, boundary_values
 from gearshift.act.executor import unflattener
 from gearshift.act.samples import extremes, samples, with_odd_values
+from gearshift.capture.program import Fragment
 from gearshift.errors import VerifyError
+from gearshift.plan.plan import Region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,17 +131,31 @@ def run(variant: Variant, leaves: Sequence[Any]) -> Any:
     return unflattener(variant.fragment.out_spec)([values[i] for i in steps.outputs])
 
 
-def _verify_regions(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> float:
-    fragment, worst = variant.fragment, 0.0
-    names = boundary_values(fragment, variant.regions)
+def known_values(
+    fragment: Fragment, regions: Sequence[Region], leaves: Sequence[Any]
+) -> dict[str, Any]:
+    """What the model itself has at every boundary of these regions, and all sizes."""
+    names = boundary_values(fragment, regions)
     values: dict[str, Any] = {}
     values |= fragment.reference(leaves, names, fragment.weights)
     values |= fragment.size_numbers(fragment.sizes.bind(leaves))
-    for region, built in zip(variant.regions, variant.executables, strict=True):
-        inputs = [values[name] for name in (*built.inputs, *built.sizes)]
-        engine = variant.engines[variant.regions.index(region)]
+    return values
+
+
+def feeds(built: Executable, values: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    """What goes into a region, and what should come out."""
+    inputs = [values[name] for name in (*built.inputs, *built.sizes)]
+    return inputs, [values[name] for name in built.outputs]
+
+
+def _verify_regions(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> float:
+    fragment, worst = variant.fragment, 0.0
+    values = known_values(fragment, variant.regions, leaves)
+    for region, built, engine in zip(
+        variant.regions, variant.executables, variant.engines, strict=True
+    ):
+        inputs, expected = feeds(built, values)
         got = engine.start(built.run, inputs).result()
-        expected = [values[name] for name in built.outputs]
         what = f"region {region.name} ({region.rewrite} on {region.engine})"
         worst = max(worst, compare(expected, list(got), tolerance, what, tolerance.region))
     return worst

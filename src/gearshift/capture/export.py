@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from gearshift.capture import fx, onnx_export
 from gearshift.capture.calls import Leaf, Sizes, call_form, canonical, leaf_names
+from gearshift.capture.lookups import find_lookups
 from gearshift.capture.program import Expression, Fragment, Ref
 from gearshift.capture.recurrent import kept_whole
 from gearshift.capture.weights import Slot, WeightWatch, unharmed
@@ -95,6 +96,7 @@ def capture_fragment(
     prefix = f"{name}/" if name else ""
     captured = fx.read(exported, prefix=prefix, is_attribute=partial(_is_attribute, flat))
     slots = _slots(flat, captured.weights)
+    lookups = find_lookups(captured)
     names = leaf_names(signature, args, kwargs)
     leaves = _leaves(names, example, captured.graph.inputs)
     return Fragment(
@@ -114,7 +116,8 @@ def capture_fragment(
         example=tuple(example),
         reference=captured.reference,
         fx=captured,
-        onnx=None if onnx is None else onnx.attach(captured),
+        lookups=lookups,
+        onnx=None if onnx is None else onnx.attach(captured, lookups),
         notes=tuple(notes),
     )
 

@@ -74,7 +74,7 @@ def _run_once(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         raise UsageError(f"the model does not run on the example inputs: {_said(error)}") from error
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     """An error of the user's own code, on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
@@ -188,7 +188,7 @@ def _from_factory(name: str, module: Any, attribute: str) -> Loaded:
         raise ModelError(f"{name!r}: no factory {attribute!r} there")
     try:
         made = factory()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(f"{name!r} raises {_said(error)}") from error
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
         return made[0].eval(), made[1]

@@ -3,7 +3,7 @@
 Must not know what is done with the nodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
+from gearshift.capture.program import Lookup
 from gearshift.capture.recurrent import onnx_translations
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _innermost(error: BaseException) -> str:
 class OnnxExport:
     model: Any
 
-    def attach(self, captured: "Captured") -> "OnnxGraph":
+    def attach(self, captured: "Captured", lookups: Sequence[Lookup]) -> "OnnxGraph":
         """File nodes and initializers under the ops and weights of the captured graph."""
         from gearshift.capture.onnx_graph import OnnxGraph
 
@@ -78,10 +79,12 @@ class OnnxExport:
         known |= {value.name for value in self.model.graph.inputs}
         known |= {*self.model.graph.initializers, *constants}
         names = self._names(captured, known)
+        unchecked = {look.op for look in lookups if not look.cheap(captured.graph)}
         runnable = frozenset(
             op.name
             for op in captured.graph.ops
-            if all(names.get(v, v) in known and _crosses(captured, v) for v in op.outputs)
+            if op.name not in unchecked
+            and all(names.get(v, v) in known and _crosses(captured, v) for v in op.outputs)
             and all(_crosses(captured, v) for v in op.operands)
         )
         return OnnxGraph(

@@ -30,6 +30,7 @@ class Cut:
     body: Any
 
 
+MAX_INDEX_OPS = 32
 Shapes = Mapping[str, tuple[int, ...]]
 SizeValues = Mapping[str, int]
 
@@ -71,6 +72,23 @@ class Expression:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """`op` reads by the value `index`, each number of which must be at least 0 and below `size`."""
+
+    op: str
+    index: str
+    size: int | str
+    made_by: tuple[str, ...]
+    """The ops that compute the index, in order; none if it is an input."""
+
+    def cheap(self, graph: Graph) -> bool:
+        """Whether the index can be computed by itself before the call: a few whole numbers."""
+        made = [out for op in self.made_by for out in graph.by_name[op].outputs]
+        floats = [value for value in made if "float" in graph.values[value].dtype]
+        return len(self.made_by) <= MAX_INDEX_OPS and not floats
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fragment:
     """A part of the model captured whole, with its eager form beside it."""
@@ -96,6 +114,7 @@ class Fragment:
     example: tuple[Any, ...]
     """The leaves the user gave."""
     reference: Reference
+    lookups: tuple[Lookup, ...] = ()
     fx: FxForm | None = None
     onnx: OnnxForm | None = None
     notes: tuple[str, ...] = ()

@@ -5,15 +5,17 @@ Runs on every call, so it is a few C-level passes over flat lists and nothing el
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
-from operator import attrgetter, getitem, is_
+from itertools import repeat
+from operator import attrgetter, contains, getitem, is_
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 _version = attrgetter("_version")
 _training = attrgetter("training")
+GLOBAL_HOOKS = (_global_forward_hooks, _global_forward_pre_hooks)
 
 
 Slot = tuple[dict[str, Any], str]
@@ -24,51 +26,64 @@ class WeightWatch:
     """Holds what the weights were: the objects, their versions, their addresses; and the modules.
 
     A change through `p.data.copy_()` shows in none of these; only the audit of live calls sees it.
+    Batch norm's running values change unseen, too, but with them a counter that the graph does not
+    even read: so all weights are watched.
     """
 
     def __init__(self, slots: Sequence[Slot], modules: Sequence[nn.Module]) -> None:
         self._slots, self._modules = slots, modules
-        own = {id(holder) for m in modules for holder in (m._parameters, m._buffers)}
+        own = {id(holder): holder for m in modules for holder in (m._parameters, m._buffers)}
         holders = {id(holder): holder for holder, _ in slots if id(holder) in own}
-        children = [m._modules for m in modules]
-        self._holders = [*holders.values(), *children]
-        self._lengths = list(map(len, self._holders))
-        self._objects = list(_held(self._holders))
-        loose = [(holder, key) for holder, key in slots if id(holder) not in own]
+        dicts = [*holders.values(), *(m._modules for m in modules)]
+        self._filled = [held for held in dicts if held]
+        self._were = [dict(held) for held in self._filled]
+        hooks = [h for m in modules for h in (m._forward_hooks, m._forward_pre_hooks)]
+        self._no_hooks = [h for h in (*hooks, *GLOBAL_HOOKS) if not h]
+        self._empty = [*(held for held in dicts if not held), *self._no_hooks]
+        self._tensors: list[Tensor] = [holder[key] for holder, key in slots]
+        # Of the others, two that differ cannot be taken for equal.
+        loose = [s for s in slots if id(s[0]) not in own or s[0][s[1]].numel() <= 1]
         self._loose_holders = [holder for holder, _ in loose]
         self._loose_keys = [key for _, key in loose]
         self._loose = list(map(getitem, self._loose_holders, self._loose_keys))
-        self._tensors: list[Tensor] = [holder[key] for holder, key in slots]
         self._tracked = [t for t in self._tensors if not t.is_inference()]
         self._versions = list(map(_version, self._tracked))
         self._addresses = list(map(Tensor.data_ptr, self._tensors))
-        hooks = [h for m in modules for h in (m._forward_hooks, m._forward_pre_hooks)]
-        self._no_hooks = [hook for hook in hooks if not hook]
+        self._plain = [m.__dict__ for m in modules if "forward" not in m.__dict__]
 
     def unchanged(self) -> bool:
         """True if every weight is the object, at the version and address it was, every module in
-        its place and in eval mode, and no hook has come."""
+        its place and in eval mode, and no hook or other forward has come."""
+        try:
+            same = self._filled == self._were
+        except Exception:  # another tensor in a weight's place, which does not compare
+            return False
         return (
-            list(map(len, self._holders)) == self._lengths
-            and all(map(is_, _held(self._holders), self._objects))
+            same
+            and not any(self._empty)
+            and all(map(is_, map(dict.get, self._loose_holders, self._loose_keys), self._loose))
             and list(map(_version, self._tracked)) == self._versions
             and list(map(Tensor.data_ptr, self._tensors)) == self._addresses
             and not any(map(_training, self._modules))
-            and not any(self._no_hooks)
-            and all(map(is_, map(dict.get, self._loose_holders, self._loose_keys), self._loose))
+            and not any(map(contains, self._plain, repeat("forward")))
         )
 
     def training(self) -> bool:
         return any(map(_training, self._modules))
 
     def reshaped(self) -> str | None:
-        """What changed that new weights cannot mend: hooks, or modules put in others' places."""
+        """What changed that new weights cannot mend: hooks, forwards, modules in others' places."""
         if any(self._no_hooks):
             return "a forward hook was added, which a captured graph would not call"
-        now = [child for m in self._modules for child in m._modules.values()]
-        was = [o for o in self._objects if isinstance(o, nn.Module)]
-        if len(now) != len(was) or not all(map(is_, now, was)):
-            return "a module was put in another's place; adapt the model again"
+        if any(map(contains, self._plain, repeat("forward"))):
+            return "a module was given another forward; adapt the model again"
+        was = {id(held): were for held, were in zip(self._filled, self._were, strict=True)}
+        for module in self._modules:
+            before = was.get(id(module._modules), {})
+            if before.keys() != module._modules.keys() or not all(
+                map(is_, before.values(), map(module._modules.get, before))
+            ):
+                return "a module was put in another's place; adapt the model again"
         return None
 
     def renewed(self) -> "WeightWatch":
@@ -102,10 +117,6 @@ def eval_twin(module: nn.Module, made: dict[int, nn.Module] | None = None) -> nn
             twin, "__dict__", {**module.__dict__, "training": False, "_modules": children}
         )
     return made[id(module)]
-
-
-def _held(holders: Sequence[dict[str, Any]]) -> Iterator[Any]:
-    return chain.from_iterable(map(dict.values, holders))
 
 
 NOTHING_TO_WATCH = WeightWatch((), ())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gearshift.errors import PlanError
 from gearshift.ir.graph import Graph
 from gearshift.plan import cut, place, rewrite
-from gearshift.plan.plan import Move, Plan
+from gearshift.plan.plan import Move, Plan, why_malformed
 from gearshift.plan.rewrite import Rewrite
 
 KNOBS = (cut, place, rewrite)
@@ -31,6 +31,9 @@ class Space:
 
 
 def why_illegal(plan: Plan, space: Space) -> str | None:
+    reason = why_malformed(plan)
+    if reason is not None:
+        return reason
     return next(filter(None, (knob.why_illegal(plan, space) for knob in KNOBS)), None)
 
 

@@ -47,6 +47,23 @@ class Plan:
         return ordered(graph, (*kept, *new))
 
 
+def why_malformed(plan: Plan) -> str | None:
+    """What is not of its type: plans come from users' hands, too."""
+    if not isinstance(plan, Plan) or not isinstance(plan.regions, tuple):
+        return f"expected a Plan with a tuple of regions, got {plan!r:.100}"
+    for number, region in enumerate(plan.regions):
+        if not isinstance(region, Region) or not isinstance(region.rewrite, Rewrite):
+            return f"region {number}: expected a Region with a Rewrite, got {region!r:.100}"
+        if not isinstance(region.ops, tuple) or not all(isinstance(op, str) for op in region.ops):
+            return f"region {number}: ops are a tuple of names, not {region.ops!r:.100}"
+        if not isinstance(region.engine, str):
+            return f"region {number}: engine is a name, not {region.engine!r:.100}"
+        threads, spin = region.rewrite.threads, region.rewrite.spin
+        if not isinstance(threads, int | None) or not isinstance(spin, bool):
+            return f"region {number}: threads={threads!r:.20}, spin={spin!r:.20}"
+    return None
+
+
 class Move(Protocol):
     """One small typed edit of a plan: an action, an annealing neighbour, a mutation."""
 
