@@ -281,12 +281,14 @@ def test_a_forked_child_answers_by_the_model_itself() -> None:
 
 
 def test_a_runtime_nobody_holds_ends_its_threads() -> None:
+    before = set(threading.enumerate())
     runtime = gearshift.adapt(two_layers(), torch.randn(4, 256))
     runtime.swap(whole(runtime.program.graph, rewrite=ORT, engine="cpu:0"))
     runtime.swap(whole(runtime.program.graph))
     assert runtime.settle(30)
     seen = weakref.ref(runtime)
-    threads = {t for t in threading.enumerate() if t.name.startswith("gearshift")}
+    threads = {t for t in threading.enumerate() if t.name.startswith("gearshift")} - before
+    assert threads
     del runtime
     gc.collect()
     assert seen() is None

@@ -83,7 +83,11 @@ class Lookup:
     """The ops that compute the index, in order; none if it is an input."""
 
     def cheap(self, graph: Graph) -> bool:
-        """Whether the index can be computed by itself before the call: a few whole numbers."""
+        """Whether the index can be computed by itself before the call: a few whole numbers; or once
+        and for all, since it depends on sizes alone."""
+        given = {value.name for value in graph.inputs}
+        if not any(given.intersection(graph.by_name[op].operands) for op in self.made_by):
+            return True
         made = [out for op in self.made_by for out in graph.by_name[op].outputs]
         floats = [value for value in made if "float" in graph.values[value].dtype]
         return len(self.made_by) <= MAX_INDEX_OPS and not floats
