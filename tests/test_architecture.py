@@ -15,7 +15,8 @@ import gearshift
 
 ROOT = Path(gearshift.__file__).parent
 FACADE = "gearshift"
-PARTS = {"ir", "plan", "capture", "act", "zoo", "errors"}
+PARTS = {"ir", "plan", "capture", "act", "zoo", "errors", "observe", "predict", "decide"}
+PARTS |= {"settings", "loop"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -23,9 +24,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": {"ir", "errors"},
     "zoo": set(),
     "capture": {"ir", "errors", "zoo"},
+    "settings": set(),
     "act": {"ir", "plan", "capture", "errors"},
+    "observe": {"ir", "plan", "errors", "settings"},
+    "predict": {"ir", "plan"},
+    "decide": {"ir", "plan", "errors", "observe", "predict"},
+    "loop": {"ir", "plan", "observe", "decide"},
     # Recipes wire the parts; nothing above knows of them.
-    "runtime": PARTS,
+    "adaptive": PARTS,
+    "runtime": {*PARTS, "adaptive"},
     FACADE: {*PARTS, "runtime"},
     "dynamo": {*PARTS, "runtime"},
     "profile": {*PARTS, "runtime"},
@@ -156,12 +163,11 @@ def test_the_hot_path_neither_logs_nor_locks_nor_serialises(name: str) -> None:
 
 
 def test_all_is_what_the_package_really_offers() -> None:
-    public = {
-        name
-        for name, thing in vars(gearshift).items()
-        if not name.startswith("_") and not isinstance(thing, ModuleType)
-    }
-    assert sorted(gearshift.__all__) == sorted(public)
+    assert sorted(gearshift.__all__) == dir(gearshift)
+    for name in gearshift.__all__:
+        assert not isinstance(getattr(gearshift, name), ModuleType)
+    with pytest.raises(AttributeError, match="no attribute 'adopt'"):
+        _ = gearshift.adopt
 
 
 def test_every_all_can_be_imported() -> None:

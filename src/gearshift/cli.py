@@ -125,30 +125,50 @@ def profile(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="Which: overhead.")],
+    name: Annotated[str, typer.Argument(help="Which: overhead, runtime.")],
     model: Annotated[
-        list[str] | None, typer.Option(help="Built-in models; may be given several times.")
+        list[str] | None, typer.Option(help="May be given several times; default: a few built-in.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Per case.")] = 5.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Per case, of overhead.")] = 5.0,
+    seed: Annotated[int, typer.Option(help="What happens around the model, and when.")] = 0,
+    quick: Annotated[bool, typer.Option(help="At most 5 minutes: two models, shorter.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure side by side on this machine; ratios above 1 mean Gearshift is better.
 
+    Example: gearshift bench runtime --quick --seed 3
     Example: gearshift bench overhead --json
     """
+    if name not in ("overhead", "runtime"):
+        raise UsageError(f"no benchmark {name!r}; there are overhead, runtime")
+    data = {"schema_version": SCHEMA_VERSION, "name": name, "machine": machine()}
+    if name == "overhead":
+        data |= _bench_overhead(model, seconds)
+    else:
+        data |= _bench_runtime(model, seed, quick)
+    _print(data, as_json, lambda: Console().print_json(data=data))
+
+
+def _bench_overhead(models: list[str] | None, seconds: float) -> dict[str, Any]:
     from gearshift.bench import overhead
     from gearshift.zoo import ZOO
 
-    if name != "overhead":
-        raise UsageError(f"no benchmark {name!r}; there is overhead")
-    models = model or ["mlp", "resnet18", "minilm"]
-    unknown = [m for m in models if m not in ZOO]
+    unknown = [m for m in models or () if m not in ZOO]
     if unknown:
         raise UsageError(f"no built-in model {unknown[0]!r}; there are {', '.join(ZOO)}")
     _say("measuring")
-    data = {"schema_version": SCHEMA_VERSION, "name": name, "machine": machine()}
-    data |= overhead.measure(models, seconds)
-    _print(data, as_json, lambda: Console().print_json(data=data))
+    return overhead.measure(models or ["mlp", "resnet18", "minilm"], seconds)
+
+
+def _bench_runtime(models: list[str] | None, seed: int, quick: bool) -> dict[str, Any]:
+    from gearshift.bench import runtime
+
+    some = ["mlp", "resnet18"] if quick else ["mlp", "resnet18", "mobilenet_v2", "minilm"]
+    for model in models or some:
+        load(model)
+    num_cores = len(os.sched_getaffinity(0))
+    pace = runtime.QUICK if quick else runtime.Pace()
+    return runtime.measure(models or some, seed=seed, num_cores=num_cores, pace=pace, say=_say)
 
 
 class _adapted:

@@ -20,6 +20,7 @@ from weakref import WeakSet, finalize
 from torch import nn
 from torch.export import ExportedProgram
 
+from gearshift import settings
 from gearshift.act.audit import Audit
 from gearshift.act.backends import BACKENDS
 from gearshift.act.background import Background
@@ -28,6 +29,7 @@ from gearshift.act.engines import Engine
 from gearshift.act.executor import (
     EagerExecutor,
     Executor,
+    Key,
     PartialExecutor,
     WholeExecutor,
     key_of,
@@ -35,17 +37,22 @@ from gearshift.act.executor import (
 from gearshift.act.pool import EnginePool, open_pool
 from gearshift.act.prepared import Prepared
 from gearshift.act.renew import Renewal
+from gearshift.act.shelf import Shelf
 from gearshift.act.tally import Tallies
+from gearshift.act.turns import TakingTurns
 from gearshift.act.variants import Variants, Workshop, explain_refusal
 from gearshift.act.verify import Tolerance
+from gearshift.adaptive import open_loop
 from gearshift.capture.load import capture
 from gearshift.capture.program import Fragment, Program
+from gearshift.decide.guard import Limits
+from gearshift.decide.policy import Proposal
 from gearshift.errors import EngineError, GearshiftError, MemoryLimitError, PlanError, VerifyError
 from gearshift.ir.measurement import Memory
 from gearshift.ir.topology import CALLER
 from gearshift.plan import Objective, Plan, Region, Space, check, render
 from gearshift.plan.decision import Decision
-from gearshift.plan.plan import ordered, whole
+from gearshift.plan.plan import ordered, whole, why_malformed
 
 MAX_DECISIONS = 256
 SETTLE_S = 10.0
@@ -59,11 +66,16 @@ def adapt(
     objective: Objective | None = None,
     engines: str | Sequence[str | Engine] | EnginePool = "auto",
     tolerance: Tolerance | None = None,
+    policy: str | None = None,
+    limits: Limits | None = None,
 ) -> "Runtime":
-    """A drop-in for `model`. Takes the seconds of an export, then serves: eager until `swap`.
+    """A drop-in for `model`. Takes the seconds of an export, then serves: eager at once, better
+    plans as they are found while calls flow, or the one given to `swap`.
 
     `example_inputs` is a tensor, a tuple of positional arguments or a dict of keyword arguments.
     `model` may also be a built-in name, `module:factory`, `file.py:factory`, a .pt2 or .onnx file.
+    `policy` decides: bandit, rules, proportional, or keep for a runtime that changes nothing by
+    itself; `limits` bound what it may cost.
     """
     program = capture(model, example_inputs, example_kwargs or {})
     for line in program.uncaptured:
@@ -73,6 +85,8 @@ def adapt(
         objective=objective or Objective(),
         engines=engines,
         tolerance=tolerance or Tolerance(),
+        policy=policy or settings.policy(),
+        limits=limits or Limits(),
     )
 
 
@@ -86,6 +100,8 @@ class Runtime:
         objective: Objective,
         engines: str | Sequence[str | Engine] | EnginePool,
         tolerance: Tolerance,
+        policy: str,
+        limits: Limits,
     ) -> None:
         self.program, self.objective, self.tolerance = program, objective, tolerance
         self.decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
@@ -118,6 +134,14 @@ class Runtime:
         )
         self._eager = self._eager_executor()
         self._active: Executor = self._eager
+        self._in_force = Prepared(executor=self._eager, variants=())
+        self._trial: tuple[Prepared, float | None, str] | None = None
+        self._shelf = Shelf(self._let_go)
+        self.by_hand = False
+        """Whether the plan in force was asked for by `swap`: then it stays."""
+        self._loop = open_loop(self, policy, limits)
+        if self._loop is not None:
+            self._loop.start()
         ending = finalize(self, _end, self._background, self._pool if self._owns_pool else None)
         ending.atexit = False
         _RUNTIMES.add(self)
@@ -150,6 +174,21 @@ class Runtime:
     def plan(self) -> Plan:
         """The plan in force."""
         return self._active.plan
+
+    @property
+    def trial(self) -> TakingTurns | None:
+        """Two plans that take turns, if there are."""
+        active = self._active
+        return active if isinstance(active, TakingTurns) else None
+
+    @property
+    def executors(self) -> tuple[Executor, ...]:
+        """Those that calls may run on now."""
+        trial = self.trial
+        return (self._active,) if trial is None else (trial.old, trial.new)
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        self._background.submit(work)
 
     @property
     def space(self) -> Space:
@@ -186,17 +225,88 @@ class Runtime:
         return 1 - tally.outside_s / tally.total_s if tally.total_s > 0 else None
 
     def swap(self, plan: Plan, reason: str = "asked for") -> None:
-        """Build, verify, then serve on this plan. Calls go on meanwhile; raises and changes nothing
-        if the plan is illegal, cannot be built, does not fit the memory limit, or is wrong."""
+        """Build, verify, then serve on this plan, until another is asked for or `release` called.
+        Calls go on meanwhile; raises and changes nothing if the plan is illegal, cannot be built,
+        does not fit the memory limit, or is wrong."""
         with self._swapping:
+            self._swap(plan, reason)
+            self.by_hand = True
+            self._shelf.clear()
+
+    def release(self) -> None:
+        """The plan in force, if it was asked for by hand, may be changed by the policy again."""
+        self.by_hand = False
+
+    def adopt(self, proposal: Proposal) -> None:
+        """The loop's way to swap: the plan before stands by."""
+        with self._swapping:
+            if not self.by_hand:
+                gain = _gain(proposal.current_s, proposal.predicted_s)
+                self._swap(proposal.plan, proposal.reason, gain, shelve=True)
+
+    def begin_trial(self, proposal: Proposal, credit_s: float) -> None:
+        """From here on every other call goes to this plan."""
+        with self._swapping:
+            if self.by_hand:
+                raise PlanError("the plan in force was asked for by hand")
+            gain = _gain(proposal.current_s, proposal.predicted_s)
             try:
-                prepared = self.prepare(plan)
+                new = self._take(proposal.plan)
             except GearshiftError as error:
-                self._decide(plan, reason, f"refused: {error}")
+                self._decide(proposal.plan, proposal.reason, f"refused: {error}", gain)
                 raise
-            self._put_in_force(prepared.executor, prepared.variants)
-            self._swaps += 1
-            self._decide(plan, reason, f"serves; verified, worst error {prepared.worst_error:.1g}")
+            old = self._in_force
+            usual_s = proposal.current_s or 0.0
+            turns = TakingTurns(old.executor, new.executor, usual_s=usual_s, credit_s=credit_s)
+            self._trial = (new, gain, proposal.reason)
+            self._put_in_force(turns, (*old.variants, *new.variants))
+
+    def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
+        """The better one serves, the other stands by. Seconds the newcomer cost beyond the usual;
+        nothing changes if the trial was overtaken."""
+        with self._swapping:
+            turns = self.trial
+            if turns is None or self._trial is None:
+                return 0.0
+            (new, predicted, reason), old = self._trial, self._in_force
+            self._trial = None
+            winner, loser = (new, old) if keep_new else (old, new)
+            self._serve(winner, shelve=loser)
+            self._swaps += keep_new
+            outcome = f"{'serves' if keep_new else 'dropped'}: {why}"
+            self._decide(new.executor.plan, reason, outcome, predicted, gain)
+            return turns.spent_s
+
+    def stand_by(self, plan: Plan) -> None:
+        """Builds a plan for when it is wanted."""
+        with self._swapping:
+            if plan not in self._shelf and plan != self.plan:
+                self._shelf.put(self.prepare(plan))
+
+    def _swap(
+        self, plan: Plan, reason: str, gain: float | None = None, *, shelve: bool = False
+    ) -> None:
+        try:
+            prepared = self._take(plan)
+        except GearshiftError as error:
+            self._decide(plan, reason, f"refused: {error}", gain)
+            raise
+        self._serve(prepared, shelve=self._in_force if shelve else None)
+        self._swaps += 1
+        outcome = f"serves; verified, worst error {prepared.worst_error:.1g}"
+        self._decide(plan, reason, outcome, gain)
+
+    def _take(self, plan: Plan) -> Prepared:
+        """From the shelf if it stands by, for the weights there are now; else built."""
+        usable = why_malformed(plan) is None and self._as_captured()
+        return (self._shelf.take(plan) if usable else None) or self.prepare(plan)
+
+    def _serve(self, prepared: Prepared, *, shelve: Prepared | None) -> None:
+        kept = () if shelve is None else shelve.variants
+        self._put_in_force(prepared.executor, prepared.variants, kept=kept)
+        self._in_force = prepared
+        if shelve is not None:
+            self._shelf.put(shelve)
 
     def prepare(self, plan: Plan) -> Prepared:
         """The plan checked, built and verified, ready to be called, but not in force."""
@@ -232,8 +342,7 @@ class Runtime:
                 f"live calls checked: {self._audit.checked},"
                 f" worst error {self._audit.worst_error:.1g}"
             )
-        told = list(self.decisions)
-        lines += [f"{d.at_s:8.2f} s  {d.plan}  {d.reason}: {d.outcome}" for d in told]
+        lines += map(str, list(self.decisions))
         return "\n".join(lines)
 
     def watch_live(self, on: bool) -> None:
@@ -248,7 +357,10 @@ class Runtime:
         """Back to eager; engines and threads end. The model can still be called."""
         with self._swapping:
             self._closed = True
-            self._put_in_force(self._eager, ())
+            self._to_eager()
+            self._shelf.clear()
+        if self._loop is not None:
+            self._loop.close()
         self._background.settle()
         self._background.close()
         if self._owns_pool:
@@ -257,7 +369,7 @@ class Runtime:
     def _after_fork(self) -> None:
         """In a child process threads, locks and sessions of the parent are of no use."""
         self._closed = True
-        self._active, self._variants = self._eager, ()
+        self._active, self._variants, self._loop = self._eager, (), None
         self._swapping, self._exchanging = threading.RLock(), threading.Lock()
         self._background, self._owns_pool = Background(), False
 
@@ -277,7 +389,13 @@ class Runtime:
         forward = getattr(self.program.eager, "forward", self.program.eager)
         names = list(inspect.signature(forward).parameters)
         plan = whole(self.program.graph)
-        return EagerExecutor(plan, self.program.eager, refuse, names, tallies)
+        return EagerExecutor(plan, self.program.eager, refuse, names, self._key_of, tallies)
+
+    def _key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key | None:
+        """What a call looks like, if the model was captured whole."""
+        whole_model = self.program.by_name.get("")
+        leaves = None if whole_model is None else whole_model.form.leaves(args, kwargs)
+        return None if leaves is None else key_of(leaves)
 
     def _build(self, plan: Plan) -> tuple[Executor, tuple[Variants, ...]]:
         """An executor whose builds for the example's signature are made and verified."""
@@ -302,21 +420,35 @@ class Runtime:
         return in_parts, tuple(built)
 
     def _put_in_force(
-        self, executor: Executor, variants: tuple[Variants, ...], instead_of: Plan | None = None
+        self,
+        executor: Executor,
+        variants: tuple[Variants, ...],
+        instead_of: Plan | None = None,
+        kept: tuple[Variants, ...] = (),
     ) -> bool:
-        """Unless it is only to take the place of a plan that is no longer in force."""
+        """Unless it is only to take the place of a plan that is no longer in force. What is not
+        kept is freed."""
         with self._exchanging:
             before, old = self._active, self._variants
             if instead_of is not None and before.plan != instead_of:
                 return False
             self._active, self._variants = executor, variants
         self._audit.watch(not isinstance(executor, EagerExecutor))
-        for variants_before in old:
+        for current in variants:
+            current.revive()
+        gone = [v for v in old if v not in variants]
+        for variants_before in gone:
             variants_before.retire()
-        if old:
-            releases = [v.release for v in old]
+        releases = [v.release for v in gone if v not in kept]
+        if releases:
             self._background.let_go(before.in_flight, releases)
         return True
+
+    def _to_eager(self, instead_of: Plan | None = None) -> bool:
+        done = self._put_in_force(self._eager, (), instead_of)
+        if done:
+            self._in_force, self._trial = Prepared(executor=self._eager, variants=()), None
+        return done
 
     @contextmanager
     def _room(self, fragment: Fragment, regions: Sequence[Region]) -> Iterator[None]:
@@ -324,6 +456,7 @@ class Runtime:
         limit = self.objective.memory_limit
         need = 0 if limit is None else self._need(fragment, regions)
         if limit is not None and self._held(need) > limit:
+            self._shelf.clear()
             self._background.settle(SETTLE_S)  # what is on its way out may make the room
         with self._exchanging:
             total = self._held(need)
@@ -359,11 +492,13 @@ class Runtime:
             return
         fragments = tuple(fragment.rebound() for fragment in self.program.fragments)
         self.program = replace(self.program, fragments=fragments)
+        self._shelf.clear()
 
     def _weights_changed(self) -> None:
         """Calls run eagerly, on the new weights, until the plan is built anew from them."""
         plan, swaps = self.plan, self._swaps
-        if plan != self._eager.plan and self._put_in_force(self._eager, (), instead_of=plan):
+        if plan != self._eager.plan and self._to_eager(instead_of=plan):
+            self._shelf.clear()
             self._renewal.begin(
                 lambda: self._swap_unless_overtaken(plan, "weights changed", swaps),
                 lambda: self._swaps != swaps or self._closed,
@@ -373,7 +508,7 @@ class Runtime:
         """What somebody else has swapped to meanwhile stands."""
         with self._swapping:
             if self._swaps == swaps and not self._closed:
-                self.swap(plan, reason)
+                self._swap(plan, reason)
 
     def _failed(self, variants: Variants, region: Region, error: Exception) -> None:
         """A step raised; the call is being run again eagerly. Later calls avoid the culprit."""
@@ -382,7 +517,7 @@ class Runtime:
         plan = self.plan
         if variants not in self._variants:
             return
-        if not self._put_in_force(self._eager, (), instead_of=plan):
+        if not self._to_eager(instead_of=plan):
             return
         text = f"{type(error).__name__}: {str(error)[:200]}"
         self._decide(plan, f"region {region.name} failed on {region.engine}", text)
@@ -398,14 +533,35 @@ class Runtime:
 
     def _caught(self, plan: Plan, difference: VerifyError) -> None:
         """A live call's result differed: the plan that gave it must not serve."""
-        self._put_in_force(self._eager, (), instead_of=plan)
+        self._to_eager(instead_of=plan)
         self._decide(plan, "a live call was checked", f"rolled back: {difference}")
 
-    def _decide(self, plan: Plan, reason: str, outcome: str) -> None:
+    def _let_go(self, prepared: Prepared) -> None:
+        self._background.let_go(prepared.executor.in_flight, [prepared.release])
+
+    def _decide(
+        self,
+        plan: Plan,
+        reason: str,
+        outcome: str,
+        predicted_gain: float | None = None,
+        measured_gain: float | None = None,
+    ) -> None:
         at_s = monotonic() - self._start_s
         name = plan.fingerprint if isinstance(plan, Plan) else "no plan"
-        decision = Decision(at_s=at_s, plan=name, reason=reason, outcome=outcome)
+        decision = Decision(
+            at_s=at_s,
+            plan=name,
+            reason=reason,
+            outcome=outcome,
+            predicted_gain=predicted_gain,
+            measured_gain=measured_gain,
+        )
         self.decisions.append(decision)
+
+
+def _gain(old_s: float | None, new_s: float | None) -> float | None:
+    return old_s / new_s if old_s and new_s else None
 
 
 def _end(background: Background, pool: EnginePool | None) -> None:

@@ -4,7 +4,9 @@ This is the hot path. No logging, no JSON, no lock; whatever is not a known sign
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter
 from typing import Any, Protocol
@@ -14,11 +16,11 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils import _pytree as pytree
 
-from gearshift.act.steps import Steps
+from gearshift.act.steps import MAX_MARKS, Steps
 from gearshift.act.tally import Tallies
 from gearshift.capture.calls import refuse_absurd
 from gearshift.capture.program import Fragment
-from gearshift.plan.plan import Plan
+from gearshift.plan.plan import Plan, Region
 
 Key = tuple[Any, ...]
 
@@ -67,10 +69,11 @@ def key_of(leaves: Sequence[Any]) -> Key | None:
 class FragmentExecutor:
     """One fragment under one plan: for each signature seen, its steps."""
 
-    __slots__ = ("aside", "flatten", "fragment", "table", "unchanged", "unflatten")
+    __slots__ = ("aside", "flatten", "fragment", "regions", "table", "unchanged", "unflatten")
 
-    def __init__(self, fragment: Fragment, aside: Aside) -> None:
+    def __init__(self, fragment: Fragment, regions: tuple[Region, ...], aside: Aside) -> None:
         self.fragment = fragment
+        self.regions = regions
         self.aside = aside
         self.table: dict[Key, Steps] = {}
         self.flatten = fragment.form.leaves
@@ -78,6 +81,7 @@ class FragmentExecutor:
         self.unchanged = fragment.watch.unchanged
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        marks = [perf_counter()]
         leaves = self.flatten(args, kwargs)
         key = None if leaves is None or torch.is_autocast_enabled("cpu") else key_of(leaves)
         steps = self.find(key)
@@ -85,13 +89,13 @@ class FragmentExecutor:
             return self.aside.unknown(self, args, kwargs, leaves, key)
         assert leaves is not None
         values = [*leaves, *steps.rest]
-        position = 0
         try:
             for step in steps.run:
                 step(values)
-                position += 1
+                marks.append(perf_counter())
         except Exception as error:
-            return self.aside.failed(self, args, kwargs, steps.regions[position], error)
+            return self.aside.failed(self, args, kwargs, steps.regions[len(marks) - 1], error)
+        steps.marks.append(marks)
         return self.unflatten([values[i] for i in steps.outputs])
 
     def find(self, key: Key | None) -> Steps | None:
@@ -125,6 +129,28 @@ class LiveCheck(Protocol):
     ) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One call: what came in, how long it took, and each region's part of it."""
+
+    signature: str
+    call_s: float
+    region_s: Mapping[str, float] = field(default_factory=dict)
+
+
+def signature_text(key: Key | None) -> str:
+    """Shapes and dtypes as people write them; other arguments as they print."""
+    if key is None:
+        return "*"
+    pairs = zip(key[::2], key[1::2], strict=True)
+    return ", ".join(
+        f"{str(kind).removeprefix('torch.')}{list(value)}"
+        if isinstance(kind, torch.dtype)
+        else repr(value)[:40]
+        for value, kind in pairs
+    )
+
+
 class Executor(ABC):
     """A whole model under one plan. Calls are counted in and out, so that it can be let go."""
 
@@ -136,6 +162,10 @@ class Executor(ABC):
 
     @abstractmethod
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+    def timings(self) -> Iterator[Timing]:
+        """Of the calls since this was last asked; those of unknown sizes are not among them."""
+        return iter(())
 
     def in_flight(self) -> int:
         return _value(self.entered) - _value(self.left)
@@ -164,12 +194,22 @@ class WholeExecutor(Executor):
             self.audit.take(self.plan, self.whole.fragment, args, kwargs, result)
         return result
 
+    def timings(self) -> Iterator[Timing]:
+        for key, steps in list(self.whole.table.items()):
+            signature = signature_text(key)
+            while steps.marks:
+                marks = steps.marks.popleft()
+                parts = dict.fromkeys((region.name for region in self.whole.regions), 0.0)
+                for index, begin_s, end_s in zip(steps.regions, marks[:-1], marks[1:], strict=True):
+                    parts[self.whole.regions[index].name] += end_s - begin_s
+                yield Timing(signature, marks[-1] - marks[0], parts)
+
 
 class PartialExecutor(Executor):
     """The model's own Python between its fragments. Every plan has a copy of that shell of its own,
     so that a call runs wholly on one plan."""
 
-    __slots__ = ("audit", "fragments", "shell", "tallies")
+    __slots__ = ("audit", "fragments", "shell", "tallies", "times")
 
     def __init__(
         self,
@@ -184,14 +224,21 @@ class PartialExecutor(Executor):
         self.fragments = fragments
         self.tallies = tallies
         self.shell = skeleton(self._stand_in)
+        self.times: deque[float] = deque(maxlen=MAX_MARKS)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tally = self.tallies.mine()
         start_s = perf_counter()
         inside_s = tally.inside_s
         result = self.shell(*args, **kwargs)
-        tally.outside_s += perf_counter() - start_s - (tally.inside_s - inside_s)
+        call_s = perf_counter() - start_s
+        tally.outside_s += call_s - (tally.inside_s - inside_s)
+        self.times.append(call_s)
         return result
+
+    def timings(self) -> Iterator[Timing]:
+        while self.times:
+            yield Timing(signature_text(None), self.times.popleft())
 
     def _stand_in(self, name: str) -> Callable[..., Any]:
         fragment, tallies, audit = self.fragments[name], self.tallies, self.audit
@@ -210,7 +257,7 @@ class PartialExecutor(Executor):
 class EagerExecutor(Executor):
     """The user's own model, as it was before."""
 
-    __slots__ = ("eager", "names", "refuse", "tallies")
+    __slots__ = ("eager", "key", "names", "refuse", "tallies", "times")
 
     def __init__(
         self,
@@ -218,6 +265,7 @@ class EagerExecutor(Executor):
         eager: Callable[..., Any],
         refuse: Callable[..., Exception | None],
         names: Sequence[str],
+        key: Callable[[tuple[Any, ...], dict[str, Any]], Key | None],
         tallies: Tallies | None,
     ) -> None:
         """With tallies, the time counts as outside the capture: of what was not captured whole."""
@@ -225,13 +273,15 @@ class EagerExecutor(Executor):
         self.eager = eager
         self.refuse = refuse
         self.names = names
+        self.key = key
         self.tallies = tallies
+        self.times: deque[tuple[Key | None, float]] = deque(maxlen=MAX_MARKS)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start_s = perf_counter()
         refuse_absurd((*args, *kwargs.values()), (*self.names[: len(args)], *kwargs))
         try:
-            return self.eager(*args, **kwargs)
+            result = self.eager(*args, **kwargs)
         except Exception as error:
             explained = self.refuse(args, kwargs, error)
             if explained is None:
@@ -240,3 +290,10 @@ class EagerExecutor(Executor):
         finally:
             if self.tallies is not None:
                 self.tallies.mine().outside_s += perf_counter() - start_s
+        self.times.append((self.key(args, kwargs), perf_counter() - start_s))
+        return result
+
+    def timings(self) -> Iterator[Timing]:
+        while self.times:
+            key, call_s = self.times.popleft()
+            yield Timing(signature_text(key), call_s)

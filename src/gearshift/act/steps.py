@@ -3,8 +3,9 @@
 No logging, no look-ups by name, no lock in here.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -16,6 +17,7 @@ from gearshift.act.engines.protocol import Engine
 from gearshift.ir.topology import CALLER
 
 Step = Callable[[list[Any]], None]
+MAX_MARKS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,8 @@ class Steps:
     """For each step the region it belongs to, for naming the culprit."""
     rest: tuple[Any, ...]
     outputs: tuple[int, ...]
+    marks: deque[list[float]] = field(default_factory=lambda: deque(maxlen=MAX_MARKS))
+    """For each of the last calls when it began and when each step ended."""
 
 
 class Unfit(Exception):

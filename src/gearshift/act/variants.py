@@ -53,7 +53,7 @@ class Variants:
 
     def __init__(self, fragment: Fragment, regions: tuple[Region, ...], shop: Workshop) -> None:
         self.fragment, self.regions, self.shop = fragment, regions, shop
-        self.executor = FragmentExecutor(fragment, self)
+        self.executor = FragmentExecutor(fragment, regions, self)
         self.built: list[Variant] = []
         self.worst_error = 0.0
         self.refusals: dict[Any, str] = {}
@@ -100,6 +100,10 @@ class Variants:
     def retire(self) -> None:
         """No longer in force: nothing more is built, and calls of unknown sizes run eagerly."""
         self._retired = True
+
+    def revive(self) -> None:
+        """In force again."""
+        self._retired = False
 
     def release(self) -> None:
         """Frees what was built."""

@@ -4,16 +4,18 @@ Must not know engines or backends.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
-from gearshift.ir.graph import Graph
+from gearshift.ir.graph import Graph, Op
 from gearshift.ir.region import is_convex, run_order
 
 if TYPE_CHECKING:
     from gearshift.plan.legal import Space
     from gearshift.plan.plan import Plan, Region
+    from gearshift.plan.rewrite import Rewrite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,19 +100,28 @@ def _why_no_order(plan: "Plan", graph: Graph) -> str:
     return f"regions wait for each other in a circle: {circle}"
 
 
-def by_scope(graph: Graph, *, depth: int, like: "Region") -> "Plan":
-    """Regions along the module hierarchy: ops that share the first `depth` names of their scope.
+def cover(graph: Graph, runnable: Collection[str], rewrite: "Rewrite") -> "Plan":
+    """As few regions as give this rewrite all it can run; the rest stays eager."""
+    from gearshift.plan.plan import Region, ordered
 
-    Neighbours in graph order only, so that every region is convex on any graph.
-    """
+    runs = _runs(graph, lambda op: (op.fragment, op.name in runnable))
+    regions = [
+        Region(ops=ops, rewrite=rewrite) if can else Region(ops=ops) for (_, can), ops in runs
+    ]
+    return ordered(graph, tuple(regions))
+
+
+def by_scope(graph: Graph, *, depth: int, like: "Region") -> "Plan":
+    """Regions along the module hierarchy: ops that share the first `depth` names of their scope."""
     from gearshift.plan.plan import ordered
 
-    groups: list[list[str]] = []
-    last: tuple[str, ...] | None = None
-    for op in graph.ops:
-        key = (op.fragment, *op.scope.split(".")[:depth])
-        if key != last:
-            groups.append([])
-        groups[-1].append(op.name)
-        last = key
-    return ordered(graph, tuple(replace(like, ops=tuple(ops)) for ops in groups))
+    runs = _runs(graph, lambda op: (op.fragment, *op.scope.split(".")[:depth]))
+    return ordered(graph, tuple(replace(like, ops=ops) for _, ops in runs))
+
+
+def _runs(
+    graph: Graph, key: Callable[[Op], tuple[Any, ...]]
+) -> list[tuple[tuple[Any, ...], tuple[str, ...]]]:
+    """Neighbours in graph order that are alike: convex on any graph."""
+    groups = groupby(graph.ops, key)
+    return [(common, tuple(op.name for op in ops)) for common, ops in groups]

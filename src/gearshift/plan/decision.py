@@ -14,3 +14,15 @@ class Decision:
     plan: str
     reason: str
     outcome: str
+    predicted_gain: float | None = None
+    """Old time over new, as foreseen; above 1 the new plan is faster."""
+    measured_gain: float | None = None
+
+    def __str__(self) -> str:
+        gains = [
+            f"{name} {gain:.2f}x"
+            for name, gain in (("predicted", self.predicted_gain), ("measured", self.measured_gain))
+            if gain is not None
+        ]
+        told = f" ({', '.join(gains)})" if gains else ""
+        return f"{self.at_s:8.2f} s  {self.plan}  {self.reason}: {self.outcome}{told}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gearshift.errors import PlanError
 from gearshift.ir.graph import Graph
 from gearshift.plan import cut, place, rewrite
-from gearshift.plan.plan import Move, Plan, why_malformed
+from gearshift.plan.plan import Move, Plan, whole, why_malformed
 from gearshift.plan.rewrite import Rewrite
 
 KNOBS = (cut, place, rewrite)
@@ -48,3 +48,14 @@ def legal_moves(plan: Plan, space: Space) -> Iterator[Move]:
         for move in knob.moves(plan, space):
             if why_illegal(move.apply(plan, space.graph), space) is None:
                 yield move
+
+
+def candidates(space: Space) -> dict[str, Plan]:
+    """For each setting the plan that gives it all it can run, by fingerprint; eager is one."""
+    plans = [
+        cut.cover(space.graph, space.runnable[r.backend], r)
+        for r in space.rewrites
+        if space.runnable.get(r.backend)
+    ]
+    legal = [plan for plan in (whole(space.graph), *plans) if why_illegal(plan, space) is None]
+    return {plan.fingerprint: plan for plan in legal}

@@ -47,6 +47,15 @@ def loads(text: str, graph: Graph) -> Plan:
     return ordered(graph, tuple(full))
 
 
+def plain(data: Any) -> Plan:
+    """A plan as `to_data` wrote it, to the letter, without a graph to look names up in."""
+    regions = [
+        Region(ops=tuple(e["ops"]), engine=e["engine"], rewrite=Rewrite(**e["rewrite"]))
+        for e in data["regions"]
+    ]
+    return Plan(regions=tuple(regions))
+
+
 def _fill(region: Region, rest: tuple[str, ...]) -> Region:
     if REST not in region.ops:
         return region

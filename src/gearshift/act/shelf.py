@@ -1,0 +1,36 @@
+"""Plans that stand by: built, verified, and out of force, so that going back to one takes no time.
+
+Must not know why a plan may be wanted again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from gearshift.act.prepared import Prepared
+from gearshift.plan.plan import Plan
+
+MAX_PLANS = 2
+
+
+class Shelf:
+    """The least recently used goes first. Whoever holds the runtime's lock may use it."""
+
+    def __init__(self, let_go: Callable[[Prepared], None]) -> None:
+        self._let_go = let_go
+        self._plans: OrderedDict[Plan, Prepared] = OrderedDict()
+
+    def __contains__(self, plan: Plan) -> bool:
+        return plan in self._plans
+
+    def put(self, prepared: Prepared) -> None:
+        if prepared.variants:
+            self._plans[prepared.executor.plan] = prepared
+            if len(self._plans) > MAX_PLANS:
+                self._let_go(self._plans.popitem(last=False)[1])
+
+    def take(self, plan: Plan) -> Prepared | None:
+        return self._plans.pop(plan, None)
+
+    def clear(self) -> None:
+        while self._plans:
+            self._let_go(self._plans.popitem()[1])

@@ -1,0 +1,43 @@
+"""Two plans take turns on live calls, so that the machine's moods hit both alike.
+
+On the hot path while it lasts. Must not know why they are compared or which one wins.
+"""
+
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+from gearshift.act.executor import Executor
+
+USUAL_WEIGHT = 0.2
+
+
+class TakingTurns(Executor):
+    """`old` is the plan in force; `new` may cost no more than its credit beyond the usual."""
+
+    __slots__ = ("credit_s", "new", "old", "spent_s", "turn", "usual_s")
+
+    def __init__(self, old: Executor, new: Executor, *, usual_s: float, credit_s: float) -> None:
+        super().__init__(old.plan)
+        self.old, self.new = old, new
+        self.turn = count()
+        self.usual_s, self.credit_s = usual_s, credit_s
+        self.spent_s = 0.0
+
+    def in_flight(self) -> int:
+        return super().in_flight() + self.old.in_flight() + self.new.in_flight()
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        newcomer = next(self.turn) % 2 == 0 and self.spent_s < self.credit_s
+        executor = self.new if newcomer else self.old
+        next(executor.entered)
+        start_s = perf_counter()
+        try:
+            return executor(args, kwargs)
+        finally:
+            next(executor.left)
+            beyond_s = perf_counter() - start_s - self.usual_s
+            if newcomer:
+                self.spent_s += max(0.0, beyond_s)
+            else:
+                self.usual_s += USUAL_WEIGHT * beyond_s

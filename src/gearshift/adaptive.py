@@ -1,0 +1,133 @@
+"""What the loop may do to a runtime: adopt a plan, try one beside another, have one ready.
+
+A recipe: the loop decides what, the runtime knows how.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from gearshift import settings
+from gearshift.act.executor import Timing
+from gearshift.decide.control import ChildProcess
+from gearshift.decide.guard import Guard, Limits
+from gearshift.decide.keep import Keep
+from gearshift.decide.messages import Hello
+from gearshift.decide.mind import POLICIES
+from gearshift.decide.policy import Proposal
+from gearshift.errors import GearshiftError, UsageError
+from gearshift.ir.region import identity
+from gearshift.loop import Gone, Loop
+from gearshift.observe.hal import open_hal
+from gearshift.observe.sampler import Sampler
+from gearshift.observe.store import machine_key, versions_key
+from gearshift.plan.legal import Space, candidates, why_illegal
+from gearshift.plan.plan import Plan
+from gearshift.predict.table import Table
+
+if TYPE_CHECKING:
+    from gearshift.runtime import Runtime
+
+Done = Callable[[str | None], None]
+
+
+def open_loop(runtime: "Runtime", policy: str, limits: Limits) -> Loop | None:
+    """None if nothing can be decided: nothing was captured, or nothing is to change."""
+    if policy not in POLICIES:
+        raise UsageError(f"policy={policy!r}: there are {', '.join(POLICIES)}")
+    if policy == Keep.name or not runtime.program.fragments:
+        return None
+    space = runtime.space
+    plans = candidates(space)
+    graph = space.graph
+    key = {
+        "machine": machine_key(),
+        "versions": versions_key(),
+        "graph": identity(graph, [op.name for op in graph.ops]),
+    }
+    hello = Hello(
+        policy=policy,
+        plans=plans,
+        num_cores=space.max_threads,
+        objective=runtime.objective,
+        home=str(settings.home()),
+        key=key,
+    )
+    hands = RuntimeHands(runtime, space)
+    return Loop(
+        sampler=Sampler(open_hal(), space.max_threads),
+        control=ChildProcess(hello),
+        guard=Guard(Table(space.max_threads), plans, limits),
+        hands=hands,
+    )
+
+
+class RuntimeHands:
+    """Holds the runtime weakly: a loop must not keep alive what nobody can call any more."""
+
+    def __init__(self, runtime: "Runtime", space: Space) -> None:
+        self._held = ref(runtime)
+        self._space = space
+
+    @property
+    def _runtime(self) -> "Runtime":
+        runtime = self._held()
+        if runtime is None:
+            raise Gone
+        return runtime
+
+    @property
+    def in_force(self) -> str:
+        return self._runtime.plan.fingerprint
+
+    @property
+    def trial(self) -> str | None:
+        trial = self._runtime.trial
+        return None if trial is None else trial.new.plan.fingerprint
+
+    @property
+    def spent_s(self) -> float:
+        trial = self._runtime.trial
+        return 0.0 if trial is None else trial.spent_s
+
+    @property
+    def by_hand(self) -> bool:
+        return self._runtime.by_hand
+
+    @property
+    def held_bytes(self) -> int:
+        return self._runtime.memory.total_bytes
+
+    def timings(self) -> Iterable[tuple[str, Timing]]:
+        for executor in self._runtime.executors:
+            fingerprint = executor.plan.fingerprint
+            for timing in executor.timings():
+                yield fingerprint, timing
+
+    def why_illegal(self, plan: Plan) -> str | None:
+        return why_illegal(plan, self._space)
+
+    def adopt(self, proposal: Proposal, done: Done) -> None:
+        self._soon(lambda: self._runtime.adopt(proposal), done)
+
+    def begin_trial(self, proposal: Proposal, credit_s: float, done: Done) -> None:
+        self._soon(lambda: self._runtime.begin_trial(proposal, credit_s), done)
+
+    def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
+        return self._runtime.end_trial(keep_new=keep_new, why=why, gain=gain)
+
+    def stand_by(self, plan: Plan, done: Done) -> None:
+        self._soon(lambda: self._runtime.stand_by(plan), done)
+
+    def _soon(self, work: Callable[[], None], done: Done) -> None:
+        """On the background thread; `done` hears what went wrong."""
+
+        def attempt() -> None:
+            try:
+                work()
+            except GearshiftError as error:
+                done(str(error))
+            else:
+                done(None)
+
+        self._runtime.in_background(attempt)

@@ -1,0 +1,46 @@
+"""What happens around the model while it is measured: phases, drawn from a seed.
+
+Must not know who is measured.
+"""
+
+import random
+from dataclasses import dataclass
+
+from gearshift.bench.neighbours import KINDS, Neighbour
+
+NUM_CHANGES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    neighbours: tuple[Neighbour, ...]
+    seconds: float
+
+
+def traces(seed: int, num_cores: int, seconds: float) -> dict[str, tuple[Phase, ...]]:
+    """`seconds` is how long a phase lasts at the middle."""
+    draw = random.Random(seed)
+    one = (_neighbour(draw, num_cores),)
+    return {
+        "quiet": (Phase(neighbours=(), seconds=seconds),),
+        "neighbour": (Phase(neighbours=one, seconds=seconds),),
+        "changing": _changing(draw, num_cores, seconds),
+    }
+
+
+def _changing(draw: random.Random, num_cores: int, seconds: float) -> tuple[Phase, ...]:
+    """Quiet and busy by turns; which and how many come anew each time."""
+    phases = []
+    for index in range(NUM_CHANGES):
+        most = max(1, num_cores // 2) if draw.random() < 0.75 else num_cores
+        count = 0 if index % 2 == 0 else draw.randint(1, most)
+        neighbours = tuple(_neighbour(draw, num_cores) for _ in range(count))
+        length_s = seconds * draw.uniform(0.7, 1.3)
+        phases.append(Phase(neighbours=neighbours, seconds=length_s))
+    return tuple(phases)
+
+
+def _neighbour(draw: random.Random, num_cores: int) -> Neighbour:
+    kind = draw.choice(sorted(KINDS))
+    core = draw.choice([None, *range(num_cores)])
+    return Neighbour(kind=kind, core=core)

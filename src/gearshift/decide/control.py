@@ -1,0 +1,134 @@
+"""The serving process's end of the control plane: a child that may be slow, wrong or dead.
+
+Must not know what is proposed. Never waits for the child: a question unanswered is one not asked.
+"""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from gearshift.decide.messages import Hello, read_proposal, write_hello, write_news
+from gearshift.decide.mind import Mind
+from gearshift.decide.policy import Outcome, Proposal
+from gearshift.ir.snapshot import Sample, Snapshot
+
+log = logging.getLogger("gearshift")
+CHILD = (sys.executable, "-m", "gearshift.decide.child")
+PATIENCE_S = 10.0
+BACK_OFF_S, LONGEST_S = 1.0, 60.0
+MAX_WAITING = 512
+"""Samples kept while the child is silent."""
+
+
+class Control(Protocol):
+    def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Proposal | None:
+        """Tells what was seen; gives the answer to an earlier question, if one has come."""
+
+    def close(self) -> None: ...
+
+
+class InProcess:
+    """A mind on the loop's own thread: for tests."""
+
+    def __init__(self, mind: Mind) -> None:
+        self.mind = mind
+
+    def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Proposal | None:
+        for outcome in outcomes:
+            self.mind.hear(outcome)
+        return self.mind.see(snapshot)
+
+    def close(self) -> None:
+        return None
+
+
+class ChildProcess:
+    def __init__(self, hello: Hello, command: Sequence[str] = CHILD) -> None:
+        self._hello, self._command = hello, command
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: list[str] = []
+        self._asked_s: float | None = None
+        self._start_s = 0.0
+        self._back_off_s = BACK_OFF_S
+        self._samples: tuple[Sample, ...] = ()
+        self._outcomes: list[Outcome] = []
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Proposal | None:
+        self._outcomes += outcomes
+        self._samples = (*self._samples, *snapshot.samples)[-MAX_WAITING:]
+        if not self._alive(snapshot.at_s):
+            return None
+        proposal = None
+        if self._asked_s is not None:
+            if not self._answers:
+                return None
+            self._asked_s, self._back_off_s = None, BACK_OFF_S
+            proposal = read_proposal(self._answers.pop())
+        self._tell(replace(snapshot, samples=self._samples))
+        return proposal
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._end(self._process)
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(write_news(snapshot, self._outcomes) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            return
+        self._asked_s = snapshot.at_s
+        self._samples, self._outcomes = (), []
+
+    def _alive(self, now_s: float) -> bool:
+        """Starts the child, or another one if it is gone or silent for too long."""
+        process = self._process
+        if process is not None:
+            silent = self._asked_s is not None and now_s - self._asked_s > PATIENCE_S
+            if process.poll() is None and not silent:
+                return True
+            log.warning("the control plane %s; calls go on", "is silent" if silent else "died")
+            self._end(process)
+            self._start_s = now_s + self._back_off_s
+            self._back_off_s = min(2 * self._back_off_s, LONGEST_S)
+        if now_s < self._start_s:
+            return False
+        self._start()
+        return True
+
+    def _start(self) -> None:
+        self._answers, self._asked_s = [], None
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)
+        self._process = process
+        assert process.stdin is not None
+        process.stdin.write(write_hello(self._hello) + "\n")
+        answers = self._answers
+
+        def listen() -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                answers.append(line)
+
+        threading.Thread(target=listen, name="gearshift control", daemon=True).start()
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        self._process = None
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:  # what was written and never read
+                    continue

@@ -1,0 +1,30 @@
+"""Rules of thumb, fixed beforehand: what a careful engineer would set without measuring."""
+
+from gearshift.decide.policy import How, Options, Outcome, Proposal
+from gearshift.decide.proportional import backend_of, threads_of
+from gearshift.ir.snapshot import Snapshot
+
+PREFERENCE = ("openvino", "onnxruntime", "inductor", "eager")
+
+
+class Rules:
+    """Quiet: all cores. Neighbours: one thread, no spinning. The first backend there is."""
+
+    name = "rules"
+
+    def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
+        situation = snapshot.situation
+        if situation is None or snapshot.trial is not None:
+            return None
+        wanted = 1 if situation.neighbours else options.num_cores
+        calm = [p for p in options.plans.values() if not any(r.rewrite.spin for r in p.regions)]
+        fitting = [plan for plan in calm if threads_of(plan) == wanted]
+        fitting.sort(key=lambda plan: PREFERENCE.index(backend_of(plan)))
+        if not fitting or fitting[0].fingerprint == snapshot.plan:
+            return None
+        others = "beside neighbours" if situation.neighbours else "on a quiet machine"
+        reason = f"rule: {wanted} thread{'s' if wanted > 1 else ''} {others}"
+        return Proposal(plan=fitting[0], how=How.TRY, reason=reason)
+
+    def learn(self, outcome: Outcome) -> None:
+        return None

@@ -1,0 +1,52 @@
+"""Which of two plans that take turns is faster, and whether that is clear yet.
+
+Must not know plans: two lists of seconds in, a verdict out.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+AT_LEAST, AT_MOST = 6, 40
+"""Calls of each before a verdict may be given, and must be."""
+SURE = 2.0
+"""Standard errors between what is seen and what is claimed."""
+WORTH = 0.02
+"""A newcomer that gains less than this share stays out."""
+TRIMMED = 0.1
+"""The share of the longest calls that is left out: somebody else's hiccups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    new_wins: bool
+    gain: float
+    """Old time over new; above 1 the newcomer is faster."""
+    why: str
+
+
+def verdict(old: Sequence[float], new: Sequence[float]) -> Verdict | None:
+    """None while it is not clear."""
+    if min(len(old), len(new)) < AT_LEAST:
+        return None
+    logs = [_trimmed_logs(seconds) for seconds in (old, new)]
+    means = [sum(values) / len(values) for values in logs]
+    gain = means[0] - means[1]
+    error = math.sqrt(sum(_error(v, m) for v, m in zip(logs, means, strict=True)))
+    worth = math.log1p(WORTH)
+    if abs(gain - worth) < SURE * error and min(len(old), len(new)) < AT_MOST:
+        return None
+    share = math.expm1(-gain)
+    why = f"{-share:.1%} faster" if share < 0 else f"{share:.1%} slower"
+    calls = f"over {len(new)} calls each in turns"
+    return Verdict(new_wins=gain > worth, gain=math.exp(gain), why=f"{why} {calls}")
+
+
+def _trimmed_logs(seconds: Sequence[float]) -> list[float]:
+    kept = sorted(seconds)[: len(seconds) - int(TRIMMED * len(seconds))]
+    return [math.log(max(value, 1e-9)) for value in kept]
+
+
+def _error(values: list[float], mean: float) -> float:
+    """The squared standard error of the mean."""
+    return sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / len(values)

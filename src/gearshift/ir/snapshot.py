@@ -1,0 +1,80 @@
+"""All the control plane gets to see of the data plane, as plain data.
+
+Must not know who takes snapshots or who reads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gearshift.ir.measurement import Metric, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What a measurement holds for: what comes in, and who else uses the machine."""
+
+    signature: str
+    neighbours: int
+    """How many cores' worth of work others want at the moment, rounded."""
+
+    def __str__(self) -> str:
+        others = {0: "quiet", 1: "1 neighbour"}.get(
+            self.neighbours, f"{self.neighbours} neighbours"
+        )
+        return f"{self.signature}, {others}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The calls of one plan in one situation since the last snapshot."""
+
+    plan: str
+    situation: Situation
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    at_s: float
+    plan: str
+    """The fingerprint of the plan in force."""
+    trial: str | None
+    """Of the plan that takes turns with it, if there is one."""
+    situation: Situation | None
+    """None as long as no call has come."""
+    samples: tuple[Sample, ...] = ()
+    cpu_s: float | None = None
+    """Of this process, per call of the plan in force; None if no call came or several plans ran."""
+    held_bytes: int = 0
+    readings: Mapping[str, Metric] = field(default_factory=dict)
+
+
+def to_data(snapshot: Snapshot) -> dict[str, Any]:
+    return asdict(snapshot)
+
+
+def from_data(data: Mapping[str, Any]) -> Snapshot:
+    situation = data["situation"]
+    samples = [
+        Sample(
+            plan=entry["plan"],
+            situation=Situation(**entry["situation"]),
+            seconds=tuple(entry["seconds"]),
+        )
+        for entry in data["samples"]
+    ]
+    readings = {
+        name: Metric(value=entry["value"], source=Source(entry["source"]))
+        for name, entry in data["readings"].items()
+    }
+    return Snapshot(
+        at_s=data["at_s"],
+        plan=data["plan"],
+        trial=data["trial"],
+        situation=None if situation is None else Situation(**situation),
+        samples=tuple(samples),
+        cpu_s=data["cpu_s"],
+        held_bytes=data["held_bytes"],
+        readings=readings,
+    )

@@ -1,0 +1,205 @@
+"""The loop: observe, let the policy propose, let the guard review, act, learn.
+
+Sees protocols only. Runs on a thread of its own; what takes long is done elsewhere.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Protocol
+
+from gearshift.decide.control import Control
+from gearshift.decide.guard import Guard
+from gearshift.decide.policy import How, Outcome, Proposal
+from gearshift.decide.trial import Verdict, verdict
+from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.observe.sampler import Sampler, Timed
+from gearshift.plan.plan import Plan
+
+log = logging.getLogger("gearshift")
+TICK_S = 0.1
+SERVED_S = 0.2
+"""Below so much time in calls there is nothing to gain."""
+IDLE_S = 30.0
+"""A trial that gets no calls for so long is over."""
+
+
+class Gone(Exception):
+    """There is nothing left to adapt."""
+
+
+class Hands(Protocol):
+    """The data plane, as far as the loop may move it. All but `adopt` return at once; `ready` tells
+    when what was asked for is done, and how it went."""
+
+    @property
+    def in_force(self) -> str: ...
+
+    @property
+    def trial(self) -> str | None: ...
+
+    @property
+    def spent_s(self) -> float:
+        """What the trial under way has cost beyond the usual."""
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the plan in force was asked for by the user: then it stays."""
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    def timings(self) -> Iterable[tuple[str, Timed]]: ...
+
+    def why_illegal(self, plan: Plan) -> str | None: ...
+
+    def adopt(self, proposal: Proposal, done: Callable[[str | None], None]) -> None: ...
+
+    def begin_trial(
+        self, proposal: Proposal, credit_s: float, done: Callable[[str | None], None]
+    ) -> None: ...
+
+    def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
+        """Seconds it cost beyond the usual."""
+
+    def stand_by(self, plan: Plan, done: Callable[[str | None], None]) -> None: ...
+
+
+@dataclass(slots=True)
+class Trial:
+    proposal: Proposal
+    credit_s: float
+    began_s: float
+    situation: Situation | None = None
+    old: list[float] = field(default_factory=list)
+    new: list[float] = field(default_factory=list)
+
+
+class Loop:
+    def __init__(self, *, sampler: Sampler, control: Control, guard: Guard, hands: Hands) -> None:
+        self.sampler, self.control, self.guard, self.hands = sampler, control, guard, hands
+        self.outcomes: list[Outcome] = []
+        self.trial: Trial | None = None
+        self.busy = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gearshift loop", daemon=True)
+
+    def tick(self) -> None:
+        snapshot = self.observe()
+        self.guard.note(snapshot)
+        if self.trial is not None:
+            self.follow(self.trial, snapshot)
+        if self.guard.served_s < SERVED_S:
+            return
+        outcomes, self.outcomes = self.outcomes, []
+        proposal = self.control.ask(snapshot, outcomes)
+        if self.busy or self.trial is not None or self.hands.by_hand:
+            return
+        if proposal is not None:
+            self.consider(proposal, snapshot)
+        else:
+            self.roll_back(snapshot)
+
+    def observe(self) -> Snapshot:
+        hands = self.hands
+        return self.sampler.take(hands.in_force, hands.trial, hands.timings(), hands.held_bytes)
+
+    def consider(self, proposal: Proposal, snapshot: Snapshot) -> None:
+        reason = self.guard.review(proposal, snapshot, self.hands.why_illegal)
+        if reason is not None:
+            if reason.startswith("refused"):
+                self._tell(proposal, snapshot, kept=False, why=reason)
+            return
+        self.busy = True
+        if proposal.how is How.STAND_BY:
+            self.hands.stand_by(proposal.plan, lambda error: self._done(proposal, snapshot, error))
+        elif self.guard.is_known(proposal, snapshot):
+            self.guard.switched(snapshot)
+            self.hands.adopt(proposal, lambda error: self._done(proposal, snapshot, error))
+        else:
+            self._try(proposal, snapshot)
+
+    def follow(self, trial: Trial, snapshot: Snapshot) -> None:
+        """Both plans' calls in the present situation; what another one brought is dropped."""
+        if trial.situation != snapshot.situation:
+            trial.situation, trial.old, trial.new = snapshot.situation, [], []
+        for sample in snapshot.samples:
+            if sample.situation == trial.situation:
+                mine = sample.plan == trial.proposal.plan.fingerprint
+                (trial.new if mine else trial.old).extend(sample.seconds)
+        found = verdict(trial.old, trial.new)
+        used_up = self.hands.spent_s >= trial.credit_s
+        late = snapshot.at_s - trial.began_s > IDLE_S
+        if found is None and not used_up and not late:
+            return
+        self._end(trial, snapshot, found, used_up)
+
+    def roll_back(self, snapshot: Snapshot) -> None:
+        """What is known to be slower than another does not stay, whatever the policy thinks."""
+        found = self.guard.better_known(snapshot)
+        if found is None:
+            return
+        plan, ratio = found
+        reason = f"rolled back: the plan in force takes {ratio:.2f} times as long here"
+        self.busy = True
+        self.guard.switched(snapshot)
+        proposal = Proposal(plan=plan, how=How.ADOPT, reason=reason)
+        self.hands.adopt(proposal, lambda error: self._done(proposal, snapshot, error))
+
+    def _try(self, proposal: Proposal, snapshot: Snapshot) -> None:
+        credit_s = self.guard.credit_s
+
+        def begun(error: str | None) -> None:
+            if error is None:
+                self.trial = Trial(proposal=proposal, credit_s=credit_s, began_s=monotonic())
+                self.busy = False
+            else:
+                self._done(proposal, snapshot, error)
+
+        self.hands.begin_trial(proposal, credit_s, begun)
+
+    def _end(self, trial: Trial, snapshot: Snapshot, found: Verdict | None, used_up: bool) -> None:
+        wins = found is not None and found.new_wins
+        why = found.why if found is not None else "too slow" if used_up else "no calls came"
+        gain = None if found is None else found.gain
+        cost_s = self.hands.end_trial(keep_new=wins, why=why, gain=gain)
+        self.guard.tried(cost_s=cost_s, new_won=wins, used_up=used_up, at_s=snapshot.at_s)
+        if wins:
+            self.guard.switched(snapshot)
+        self.trial = None
+        self._tell(trial.proposal, snapshot, kept=wins, why=why)
+
+    def _done(self, proposal: Proposal, snapshot: Snapshot, error: str | None) -> None:
+        why = "serves" if error is None else f"refused: {error}"
+        self._tell(proposal, snapshot, kept=error is None, why=why)
+        self.busy = False
+
+    def _tell(self, proposal: Proposal, snapshot: Snapshot, *, kept: bool, why: str) -> None:
+        outcome = Outcome(
+            plan=proposal.plan.fingerprint,
+            how=proposal.how,
+            kept=kept,
+            why=why,
+            situation=snapshot.situation,
+        )
+        self.outcomes.append(outcome)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(TICK_S):
+            try:
+                self.tick()
+            except Gone:
+                break
+            except Exception:  # calls go on without it; a bug is shown, not swallowed
+                log.exception("the loop stumbled")
+        self.control.close()

@@ -1,0 +1,146 @@
+"""What this machine can tell about itself, behind one object that is read as a whole.
+
+Must not know who reads it or why. Every source is probed for; what is missing says so.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gearshift.ir.measurement import Source
+from gearshift.observe.hal.clock import CpuFreq, CpuInfo
+from gearshift.observe.hal.counters import UNAVAILABLE, Counters, Description, Readings, nothing
+from gearshift.observe.hal.energy import open_energy
+from gearshift.observe.hal.kernel_file import PROC, SYS
+from gearshift.observe.hal.memory_model import ModelledMemory, Work
+from gearshift.observe.hal.nvml import Nvml
+from gearshift.observe.hal.perf_counters import PerfCounters
+from gearshift.observe.hal.pressure import Pressure
+from gearshift.observe.hal.proc_stat import ProcStat
+from gearshift.observe.hal.process_tree import ProcessTree
+from gearshift.observe.hal.roofline import Roofline
+from gearshift.observe.hal.schedstat import ProcessDelay, ThreadDelay
+
+
+class Hal:
+    """Reads its sources in order: a later one fills in what an earlier one cannot tell.
+
+    A source that has nothing at all when the HAL is made is described but not asked again.
+    May be used from any thread. `cost_s` is the time all reads together took.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Counters],
+        *,
+        threads: ThreadDelay,
+        memory: ModelledMemory,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sources = (*sources, threads, memory)
+        self._live = tuple(source for source in self._sources if source is threads or _live(source))
+        absent = (row.name for s in self._sources if s not in self._live for row in s.describe())
+        self._absent = nothing(absent)
+        self._threads, self._memory = threads, memory
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.cost_s = 0.0
+        self.num_reads = 0
+
+    def read(self) -> Readings:
+        """Everything, over the time since the last read."""
+        with self._lock:
+            start_s = self._clock()
+            readings = dict(self._absent)
+            for source in self._live:
+                for name, metric in source.read(start_s).items():
+                    if readings.get(name, UNAVAILABLE) is UNAVAILABLE:
+                        readings[name] = metric
+            self.cost_s += self._clock() - start_s
+            self.num_reads += 1
+            return readings
+
+    def describe(self) -> tuple[Description, ...]:
+        """One row per name: from where it is had, or every reason why it is not."""
+        rows: dict[str, Description] = {}
+        with self._lock:
+            for source in self._sources:
+                for row in source.describe():
+                    rows[row.name] = _better(rows[row.name], row) if row.name in rows else row
+        return tuple(rows.values())
+
+    def watch_thread(self, name: str, thread_id: int) -> None:
+        """Adds `thread.<name>.run_delay_share`; `thread_id` is the `native_id` of a thread."""
+        with self._lock:
+            self._threads.watch(name, thread_id)
+
+    def forget_thread(self, name: str) -> None:
+        with self._lock:
+            self._threads.forget(name)
+
+    def note(self, work: Work) -> None:
+        """Tells of work done, so that memory traffic can be modelled where it is not counted."""
+        self._memory.note(work)
+
+    def close(self) -> None:
+        with self._lock:
+            for source in self._sources:
+                source.close()
+
+
+def open_hal(
+    *,
+    cores: Sequence[int] | None = None,
+    roofline: Roofline | None = None,
+    extra: Sequence[Counters] = (),
+    proc: Path = PROC,
+    sys: Path = SYS,
+    pid: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Hal:
+    """`extra` sources come first; `proc` and `sys` may be folders that look like the real ones."""
+    cores = _usable_cores() if cores is None else tuple(cores)
+    tree = ProcessTree(proc=proc, pid=pid)
+    sources = (
+        *extra,
+        ProcStat(cores=cores, tree=tree, proc=proc),
+        ProcessDelay(tree=tree),
+        Pressure(proc=proc),
+        CpuFreq(cores=cores, sys=sys),
+        CpuInfo(cores=cores, proc=proc),
+        open_energy(num_cores=len(cores), cpu_s=_cpu_s(tree), sys=sys),
+        Nvml(),
+        PerfCounters(),
+    )
+    memory = ModelledMemory(roofline=roofline)
+    return Hal(sources, threads=ThreadDelay(proc=proc), memory=memory, clock=clock)
+
+
+def _usable_cores() -> tuple[int, ...]:
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(os.getpid())))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def _cpu_s(tree: ProcessTree) -> Callable[[], float]:
+    """Children count where the kernel tells of them."""
+    return (lambda: tree.totals.run_s) if tree.readable else time.process_time
+
+
+def _live(source: Counters) -> bool:
+    return any(row.source is not Source.UNAVAILABLE for row in source.describe())
+
+
+def _better(first: Description, second: Description) -> Description:
+    if first.source is not Source.UNAVAILABLE:
+        return first
+    if second.source is not Source.UNAVAILABLE:
+        return second
+    return Description(
+        name=first.name,
+        unit=first.unit,
+        source=Source.UNAVAILABLE,
+        origin=f"{first.origin}; {second.origin}",
+    )

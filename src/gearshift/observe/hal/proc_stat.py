@@ -1,0 +1,121 @@
+"""How busy each core is, and how busy with what is not ours.
+
+Must not know who the neighbours are. The kernel counts in ticks of 10 ms, so a value is over at
+least WINDOW_S; asked sooner, the last one stands.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gearshift.ir.measurement import Source
+from gearshift.observe.hal.counters import Description, Readings, Unit, measured, nothing, share
+from gearshift.observe.hal.kernel_file import PROC, KernelFile
+from gearshift.observe.hal.process_tree import ProcessTree
+
+WINDOW_S = 0.05
+IDLE, IOWAIT, STEAL = 4, 5, 8
+"""Fields of a line, the name being field 0."""
+LINE_BYTES = 160
+
+
+class ProcStat:
+    def __init__(self, *, cores: Sequence[int], tree: ProcessTree, proc: Path = PROC) -> None:
+        self._file = KernelFile(proc / "stat")
+        self._size = LINE_BYTES * (max(cores) + 2)
+        self._tree = tree
+        self._names = {
+            core: (f"core.{core}.busy_share", f"core.{core}.others_share") for core in cores
+        }
+        self._base: _Look | None = None
+        self._last = nothing(self._all_names())
+
+    def describe(self) -> tuple[Description, ...]:
+        return tuple(self._describe(name) for name in self._all_names())
+
+    def read(self, now_s: float) -> Readings:
+        base = self._base
+        if base is not None and self._file.readable and 0 <= now_s - base.now_s < WINDOW_S:
+            return dict(self._last)
+        self._base = look = self._look(now_s)
+        if look is None:
+            self._last = nothing(self._all_names())
+        elif base is not None and now_s > base.now_s:
+            self._last = self._between(base, look)
+        return dict(self._last)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _all_names(self) -> list[str]:
+        return [
+            "cpu.busy_share",
+            "cpu.others_share",
+            *(n for pair in self._names.values() for n in pair),
+        ]
+
+    def _describe(self, name: str) -> Description:
+        reason = self._file.reason
+        origin = f"/proc/stat, over {WINDOW_S * 1000:.0f} ms or more"
+        if name.endswith("others_share"):
+            reason = reason or self._tree.reason
+            origin += ", without this process and its children (schedstat, by last core)"
+        if name.startswith("cpu."):
+            origin += f"; mean of {len(self._names)} cores"
+        source = Source.UNAVAILABLE if reason else Source.MEASURED
+        return Description(name=name, unit=Unit.SHARE, source=source, origin=reason or origin)
+
+    def _look(self, now_s: float) -> "_Look | None":
+        text = self._file.read(self._size)
+        if text is None:
+            return None
+        self._tree.sample(now_s)
+        own = self._tree.totals.core_run_s.copy() if self._tree.readable else None
+        return _Look(now_s, ticks_by_core(text), own)
+
+    def _between(self, old: "_Look", new: "_Look") -> Readings:
+        readings: Readings = {}
+        sums: list[tuple[float | None, float | None]] = []
+        for core, (busy_name, others_name) in self._names.items():
+            busy, others = new.since(old, core)
+            readings[busy_name], readings[others_name] = measured(busy), measured(others)
+            sums.append((busy, others))
+        readings["cpu.busy_share"] = measured(_mean([busy for busy, _ in sums]))
+        readings["cpu.others_share"] = measured(_mean([others for _, others in sums]))
+        return readings
+
+
+class _Look:
+    __slots__ = ("now_s", "own", "ticks")
+
+    def __init__(
+        self, now_s: float, ticks: dict[int, tuple[int, int]], own: dict[int, float] | None
+    ) -> None:
+        self.now_s, self.ticks, self.own = now_s, ticks, own
+
+    def since(self, old: "_Look", core: int) -> tuple[float | None, float | None]:
+        """Busy share of a core, and what of it was not ours."""
+        if core not in self.ticks or core not in old.ticks:
+            return None, None
+        (busy, total), (old_busy, old_total) = self.ticks[core], old.ticks[core]
+        busy_share = share(busy - old_busy, total - old_total)
+        if busy_share is None or self.own is None or old.own is None:
+            return busy_share, None
+        own_s = self.own.get(core, 0.0) - old.own.get(core, 0.0)
+        return busy_share, max(0.0, busy_share - own_s / (self.now_s - old.now_s))
+
+
+def ticks_by_core(text: bytes) -> dict[int, tuple[int, int]]:
+    """Busy and all ticks of each core. Guest time is within user time already."""
+    ticks: dict[int, tuple[int, int]] = {}
+    for line in text.split(b"\n")[1:]:
+        fields = line.split(maxsplit=STEAL + 1)
+        if not line.startswith(b"cpu") or len(fields) <= STEAL:
+            break
+        total = sum(map(int, fields[1 : STEAL + 1]))
+        ticks[int(fields[0][3:])] = (total - int(fields[IDLE]) - int(fields[IOWAIT]), total)
+    return ticks
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

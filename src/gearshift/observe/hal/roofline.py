@@ -1,0 +1,122 @@
+"""The roofline of this machine, measured once: multiply-adds a second, and bytes a second from L1,
+L2, L3 and DRAM. Must not know models or regions.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from gearshift.observe.hal.caches import Caches, find_caches
+
+MIN_RUNS = 3
+BUDGET_S = 0.05
+"""Each figure is the best of the runs that fit into this time."""
+RUN_BYTES = 1 << 25
+"""Each thread reads at least this much per run, however small its set: about a millisecond."""
+MATRIX, STACK = 64, 16
+"""Matrices of a size that no BLAS divides among threads of its own, several to a call."""
+MAX_DRAM_BYTES = 1 << 28
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofline:
+    """What `num_threads` cores do together. A multiply-add is two operations."""
+
+    num_threads: int
+    caches: Caches
+    peak_flops_s: float
+    l1_bytes_s: float
+    l2_bytes_s: float
+    l3_bytes_s: float
+    dram_bytes_s: float
+    took_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        return cls(**{**data, "caches": Caches(**data["caches"])})
+
+
+def measure_roofline(
+    *,
+    num_threads: int | None = None,
+    caches: Caches | None = None,
+    clock: Clock = time.perf_counter,
+) -> Roofline:
+    """Best of several short runs, so that a passing neighbour does not lower the roof."""
+    start_s = clock()
+    caches = caches or find_caches()
+    threads = num_threads or torch.get_num_threads()
+    with ThreadPoolExecutor(threads) as pool:
+        l1, l2, l3, dram = (
+            _read_bytes_s(pool, threads, set_bytes, clock)
+            for set_bytes in _set_sizes(caches, threads)
+        )
+        peak = _peak_flops_s(pool, threads, clock)
+    return Roofline(
+        num_threads=threads,
+        caches=caches,
+        peak_flops_s=peak,
+        l1_bytes_s=l1,
+        l2_bytes_s=min(l1, l2),
+        l3_bytes_s=min(l1, l2, l3),
+        dram_bytes_s=min(l1, l2, l3, dram),
+        took_s=clock() - start_s,
+    )
+
+
+def _set_sizes(caches: Caches, threads: int) -> tuple[int, int, int, int]:
+    """Bytes for each thread: half of every cache, and twice what the last one holds."""
+    dram = min(MAX_DRAM_BYTES, 2 * caches.l3_bytes)
+    return (
+        caches.l1_bytes // 2,
+        caches.l2_bytes // 2,
+        max(caches.l2_bytes, caches.l3_bytes // 2 // threads),
+        dram // threads,
+    )
+
+
+def _read_bytes_s(pool: ThreadPoolExecutor, threads: int, set_bytes: int, clock: Clock) -> float:
+    sweeps = max(1, RUN_BYTES // set_bytes)
+    # Filled, not zeroed: pages never written to would all be the same page of zeros.
+    sets = [np.full(set_bytes // 4, 1.0, np.float32) for _ in range(threads)]
+    repeated = [np.broadcast_to(part, (sweeps, part.size)) for part in sets]
+    return _best(lambda: sum(pool.map(_sweep_bytes_s, repeated)), clock)
+
+
+def _sweep_bytes_s(repeated: np.ndarray[Any, Any]) -> float:
+    """One vectorised read of the set per row, without Python in between and without the GIL.
+
+    By the thread's own CPU time: time in which a neighbour had the core says nothing of memory.
+    """
+    start_s = time.thread_time()
+    np.maximum.reduce(repeated, axis=1)
+    return repeated.size * repeated.itemsize / (time.thread_time() - start_s)
+
+
+def _peak_flops_s(pool: ThreadPoolExecutor, threads: int, clock: Clock) -> float:
+    stack = np.full((STACK, MATRIX, MATRIX), 0.5, np.float32)
+    return _best(lambda: sum(pool.map(_multiply_flops_s, [stack] * threads)), clock)
+
+
+def _multiply_flops_s(stack: np.ndarray[Any, Any]) -> float:
+    start_s = time.thread_time()
+    np.matmul(stack, stack)
+    return 2 * STACK * MATRIX**3 / (time.thread_time() - start_s)
+
+
+def _best(run: Callable[[], float], clock: Clock) -> float:
+    end_s = clock() + BUDGET_S
+    rates = [run() for _ in range(MIN_RUNS)]
+    while clock() < end_s:
+        rates.append(run())
+    return max(rates)
