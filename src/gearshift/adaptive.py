@@ -15,6 +15,7 @@ from gearshift.decide.keep import Keep
 from gearshift.decide.messages import Hello
 from gearshift.decide.mind import POLICIES
 from gearshift.decide.policy import Proposal
+from gearshift.decide.reward import Costs
 from gearshift.errors import GearshiftError, UsageError
 from gearshift.ir.region import identity
 from gearshift.loop import Gone, Loop
@@ -54,10 +55,11 @@ def open_loop(runtime: "Runtime", policy: str, limits: Limits) -> Loop | None:
         key=key,
     )
     hands = RuntimeHands(runtime, space)
+    costs = Costs(runtime.objective, space.max_threads)
     return Loop(
         sampler=Sampler(open_hal(), space.max_threads),
         control=ChildProcess(hello),
-        guard=Guard(Table(space.max_threads), plans, limits),
+        guard=Guard(Table(space.max_threads), plans, costs, limits),
         hands=hands,
     )
 

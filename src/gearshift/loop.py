@@ -128,7 +128,7 @@ class Loop:
         for sample in snapshot.samples:
             if sample.situation == trial.situation:
                 mine = sample.plan == trial.proposal.plan.fingerprint
-                (trial.new if mine else trial.old).extend(sample.seconds)
+                (trial.new if mine else trial.old).extend(self.guard.costs_of(sample))
         found = verdict(trial.old, trial.new)
         used_up = self.hands.spent_s >= trial.credit_s
         late = snapshot.at_s - trial.began_s > IDLE_S
@@ -165,7 +165,9 @@ class Loop:
         why = found.why if found is not None else "too slow" if used_up else "no calls came"
         gain = None if found is None else found.gain
         cost_s = self.hands.end_trial(keep_new=wins, why=why, gain=gain)
-        self.guard.tried(cost_s=cost_s, new_won=wins, used_up=used_up, at_s=snapshot.at_s)
+        fingerprint = trial.proposal.plan.fingerprint
+        too_slow = used_up and not wins
+        self.guard.tried(fingerprint, cost_s=cost_s, too_slow=too_slow, at_s=snapshot.at_s)
         if wins:
             self.guard.switched(snapshot)
         self.trial = None

@@ -13,10 +13,11 @@ from gearshift.predict.table import Table
 
 CLEARLY = 0.97
 """Only what takes less than this share of the other's time is better."""
-DRIFT = 1.3
+DRIFT = 1.5
 """A plan that takes so many times what it used to, in a situation that looks the same, means that
 the situation is not the same: what was learned in it is doubted."""
-DOUBTED = 2
+DOUBTED, PERSISTS = 2, 20
+"""What it counts for then; after so many calls that tell the same."""
 MAX_FAILURES = 2
 Score = Callable[[Plan, float], float]
 
@@ -29,6 +30,7 @@ class Bandit:
         self.table, self.score = table, score
         self.failures: dict[str, int] = {}
         self.standing: set[str] = set()
+        self.odd: dict[tuple[Situation, str], int] = {}
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         for sample in snapshot.samples:
@@ -55,13 +57,16 @@ class Bandit:
 
     def _doubt(self, situation: Situation, plan: str, seconds: tuple[float, ...]) -> None:
         seen = self.table.measured(situation, plan)
-        if seen is None or len(seconds) < DOUBTED:
+        if seen is None:
             return
-        now_s = sorted(seconds)[len(seconds) // 2]
-        if seen.mean_s / DRIFT < now_s < seen.mean_s * DRIFT:
-            return
-        for stats in self.table.rows[situation].values():
-            stats.forget(DOUBTED)
+        odd = [s for s in seconds if not seen.mean_s / DRIFT < s < seen.mean_s * DRIFT]
+        before = self.odd.get((situation, plan), 0)
+        count = before + len(odd) if 2 * len(odd) > len(seconds) else 0
+        if count >= PERSISTS:
+            for stats in self.table.rows[situation].values():
+                stats.forget(DOUBTED)
+            count = 0
+        self.odd[situation, plan] = count
 
     def _costs(self, situation: Situation, plans: dict[str, Plan]) -> dict[str, float]:
         found = {f: self.table.measured(situation, f) for f in plans}

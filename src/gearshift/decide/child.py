@@ -33,6 +33,7 @@ def main() -> None:
             for outcome in outcomes:
                 mind.hear(outcome)
             print(write_proposal(mind.see(snapshot)), flush=True)
+        mind.save()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,7 +19,7 @@ from gearshift.ir.snapshot import Sample, Snapshot
 
 log = logging.getLogger("gearshift")
 CHILD = (sys.executable, "-m", "gearshift.decide.child")
-PATIENCE_S = 10.0
+PATIENCE_S, SAVE_S = 10.0, 2.0
 BACK_OFF_S, LONGEST_S = 1.0, 60.0
 MAX_WAITING = 512
 """Samples kept while the child is silent."""
@@ -76,8 +77,14 @@ class ChildProcess:
         return proposal
 
     def close(self) -> None:
-        if self._process is not None:
-            self._end(self._process)
+        """Gives the child a moment to save what it learned."""
+        process = self._process
+        if process is not None:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                assert process.stdin is not None
+                process.stdin.close()
+                process.wait(SAVE_S)
+            self._end(process)
 
     def _tell(self, snapshot: Snapshot) -> None:
         assert self._process is not None
@@ -127,8 +134,6 @@ class ChildProcess:
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except OSError:  # what was written and never read
-                    continue
+            with suppress(OSError):  # what was written and never read
+                assert pipe is not None
+                pipe.close()

@@ -9,17 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gearshift.decide.policy import How, Proposal
-from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.decide.reward import Costs
+from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.plan import Plan
 from gearshift.predict.table import Table
 
-MIN_CREDIT_S = 1e-3
+MIN_CREDIT_S, MIN_CALLS = 1e-3, 3
+"""A trial begins only if it may lose what so many calls are foreseen to lose: a shorter one would
+tell nothing."""
 SURE = 2.0
 """Standard deviations of the mean."""
 CHANGED_DWELL = 0.3
 """The share of the dwell time that a plan stays even if the situation changes."""
 MAX_LOST = 3
-"""So many newcomers in a row that used up their credit, and the policy is not heard for a while."""
+"""So often the same newcomer used up its credit, and who proposes it is not heard for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +40,14 @@ class Limits:
 
 
 class Guard:
-    def __init__(self, table: Table, plans: Mapping[str, Plan], limits: Limits) -> None:
-        self.table, self.plans, self.limits = table, plans, limits
+    def __init__(
+        self, table: Table, plans: Mapping[str, Plan], costs: Costs, limits: Limits
+    ) -> None:
+        self.table, self.plans, self.costs, self.limits = table, plans, costs, limits
         self.served_s = self.spent_s = 0.0
         self.frozen_until_s = -math.inf
-        self._lost = self._freezes = 0
+        self._lost: dict[str, int] = {}
+        self._freezes = 0
         self._switches: deque[float] = deque(maxlen=limits.switches_per_minute)
         self._since: Situation | None = None
 
@@ -51,9 +57,14 @@ class Guard:
         return self.limits.explore_share * self.served_s - self.spent_s
 
     def note(self, snapshot: Snapshot) -> None:
+        self.costs.note(snapshot)
         for sample in snapshot.samples:
             self.table.add(sample.situation, sample.plan, sample.seconds)
             self.served_s += sum(sample.seconds)
+
+    def costs_of(self, sample: Sample) -> list[float]:
+        plan = self.plans[sample.plan]
+        return [self.costs.of(plan, seconds) for seconds in sample.seconds]
 
     def review(
         self, proposal: Proposal, snapshot: Snapshot, why_illegal: Callable[[Plan], str | None]
@@ -66,12 +77,12 @@ class Guard:
         if any(t is not None and not (math.isfinite(t) and t > 0) for t in times):
             return f"refused: predicts {proposal.predicted_s} s, now {proposal.current_s} s"
         if snapshot.at_s < self.frozen_until_s:
-            return "refused: the policy did harm and is not heard for a while"
+            return "not now: the policy did harm and is not heard for a while"
         if proposal.plan.fingerprint == snapshot.plan:
             return "refused: already in force"
         if proposal.how is How.STAND_BY:
             return None
-        if not self.is_known(proposal, snapshot) and self.credit_s < MIN_CREDIT_S:
+        if not self.is_known(proposal, snapshot) and self.credit_s < _least_s(proposal):
             return "not now: the exploration budget is spent"
         return self._too_soon(snapshot)
 
@@ -82,7 +93,9 @@ class Guard:
             return False
         new = self.table.measured(situation, proposal.plan.fingerprint)
         old = self.table.estimate(in_force, situation, self.plans)
-        return new is not None and old is not None and new.mean_s < old.mean_s
+        if new is None or old is None:
+            return False
+        return self.costs.of(proposal.plan, new.mean_s) < self.costs.of(in_force, old.mean_s)
 
     def better_known(self, snapshot: Snapshot) -> tuple[Plan, float] | None:
         """What to go back to, if the plan in force is clearly slower; and how many times slower."""
@@ -91,25 +104,26 @@ class Guard:
             return None
         now = self.table.measured(situation, snapshot.plan)
         known = [(f, self.table.measured(situation, f)) for f in self.plans]
-        times = {f: seen.mean_s for f, seen in known if seen is not None}
-        if now is None or not times:
+        costs = {f: self.costs.of(self.plans[f], e.mean_s) for f, e in known if e is not None}
+        if now is None or snapshot.plan not in costs:
             return None
-        best = min(times, key=lambda f: times[f])
-        ratio = now.mean_s / times[best]
-        sure = now.mean_s - SURE * now.deviation_s > self.limits.slower * times[best]
+        best = min(costs, key=lambda f: costs[f])
+        ratio = costs[snapshot.plan] / costs[best]
+        sure = ratio * (1 - SURE * now.deviation_s / now.mean_s) > self.limits.slower
         return (self.plans[best], ratio) if sure else None
 
     def switched(self, snapshot: Snapshot) -> None:
         self._switches.append(snapshot.at_s)
         self._since = snapshot.situation
 
-    def tried(self, *, cost_s: float, new_won: bool, used_up: bool, at_s: float) -> None:
+    def tried(self, plan: str, *, cost_s: float, too_slow: bool, at_s: float) -> None:
         """A trial is over; what it cost beyond the usual is paid for."""
         self.spent_s += cost_s
-        self._lost = self._lost + 1 if used_up and not new_won else 0
-        if self._lost >= MAX_LOST:
+        self._lost[plan] = self._lost.get(plan, 0) + 1 if too_slow else 0
+        if self._lost[plan] >= MAX_LOST:
             self.frozen_until_s = at_s + self.limits.freeze_s * 2**self._freezes
-            self._freezes, self._lost = min(self._freezes + 1, 6), 0
+            self._freezes = min(self._freezes + 1, 6)
+            self._lost[plan] = 0
 
     def _too_soon(self, snapshot: Snapshot) -> str | None:
         if not self._switches:
@@ -121,3 +135,9 @@ class Guard:
         if snapshot.at_s - self._switches[-1] < dwell_s:
             return f"not now: a plan stays at least {self.limits.dwell_s:g} s"
         return None
+
+
+def _least_s(proposal: Proposal) -> float:
+    if proposal.predicted_s is None or proposal.current_s is None:
+        return MIN_CREDIT_S
+    return max(MIN_CREDIT_S, MIN_CALLS * (proposal.predicted_s - proposal.current_s))

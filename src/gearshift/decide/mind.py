@@ -3,14 +3,15 @@
 Must not know the data plane; everything it is told and says is plain data.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
-from math import exp
+from math import inf
 
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.keep import Keep
 from gearshift.decide.policy import Options, Outcome, Policy, Proposal
 from gearshift.decide.proportional import Proportional
-from gearshift.decide.reward import reward
+from gearshift.decide.reward import Costs
 from gearshift.decide.rules import Rules
 from gearshift.errors import UsageError
 from gearshift.ir.snapshot import Situation, Snapshot
@@ -22,7 +23,7 @@ from gearshift.predict.table import Stats, Table
 POLICIES = ("bandit", "keep", "proportional", "rules")
 TRUSTED = 20
 """What the store tells counts for no more than so many calls: the machine may have changed."""
-SMOOTH = 0.2
+SAVE_EVERY_S = 2.0
 
 
 class Mind:
@@ -38,35 +39,36 @@ class Mind:
     ) -> None:
         """`key` names machine, versions and graph in the store."""
         self.options = Options(plans=plans, num_cores=num_cores)
-        self.objective, self.store, self.key = objective, store, dict(key)
+        self.store, self.key = store, dict(key)
+        self.costs = Costs(objective, num_cores)
         self.table = Table(num_cores)
-        self.cpu_s: dict[str, float] = {}
+        self._unsaved: dict[tuple[Situation, str], list[float]] = defaultdict(list)
+        self._saved_s = -inf
         self._recall()
         self.policy = self._policy(policy)
 
     def see(self, snapshot: Snapshot) -> Proposal | None:
-        if snapshot.cpu_s is not None and snapshot.cpu_s > 0:
-            before = self.cpu_s.setdefault(snapshot.plan, snapshot.cpu_s)
-            self.cpu_s[snapshot.plan] = before + SMOOTH * (snapshot.cpu_s - before)
+        self.costs.note(snapshot)
         for sample in snapshot.samples:
-            plan = self.options.plans.get(sample.plan)
-            if plan is not None:
-                key = self._plan_key(sample.situation)
-                self.store.add_plan(key, plan, sample.seconds, max_error=None)
+            self._unsaved[sample.situation, sample.plan] += sample.seconds
+        if snapshot.at_s - self._saved_s > SAVE_EVERY_S:
+            self._saved_s = snapshot.at_s
+            self.save()
         return self.policy.propose(snapshot, self.options)
+
+    def save(self) -> None:
+        for (situation, fingerprint), seconds in self._unsaved.items():
+            plan = self.options.plans.get(fingerprint)
+            if plan is not None:
+                self.store.add_plan(self._plan_key(situation), plan, seconds, max_error=None)
+        self._unsaved.clear()
 
     def hear(self, outcome: Outcome) -> None:
         self.policy.learn(outcome)
 
-    def score(self, plan: Plan, mean_s: float) -> float:
-        """A cost in seconds: the time, if nothing but time counts."""
-        threads = max((r.rewrite.threads or self.options.num_cores) for r in plan.regions)
-        cpu_s = self.cpu_s.get(plan.fingerprint, mean_s * threads)
-        return exp(-reward(self.objective, latency_s=mean_s, cpu_s=cpu_s).total)
-
     def _policy(self, name: str) -> Policy:
         if name == "bandit":
-            return Bandit(self.table, self.score)
+            return Bandit(self.table, self.costs.of)
         simple: dict[str, type[Policy]] = {"keep": Keep, "rules": Rules}
         simple["proportional"] = Proportional
         if name not in simple:

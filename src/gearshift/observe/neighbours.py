@@ -1,39 +1,48 @@
-"""How many cores' worth of work others on this machine want, from two cheap readings.
+"""How many neighbours there are: threads of others that want a core.
 
 Must not know where the readings come from.
 """
 
-STICKY = 0.65
-"""So far from the last count a new one must be to be believed."""
+NOBODY = 0.25
+"""Others that use less than this much of a core are no neighbours."""
 CONFIRM = 2
-"""So many readings in a row."""
+"""So many readings in a row must say so: a moment's work of a daemon is no neighbour."""
+SMOOTH = 0.3
+LEAST_RUN = 0.1
 
 
-def wanted_by_others(others: float, run_delay: float) -> float:
-    """What others get is less than what they want if we are in their way; we are held up by them as
-    much as they by us, so our own run delay tells by how much."""
-    return others / max(0.2, 1.0 - run_delay)
+def wanted_by_us(busy_cores: float, run_delay: float) -> float:
+    """How many of our threads ran or were ready, on average."""
+    return busy_cores / max(LEAST_RUN, 1.0 - run_delay)
 
 
 class Neighbours:
-    """The count with some patience, so that a moment's work of a daemon is no neighbour. More than
-    there are cores makes no difference to which plan is best."""
+    """What others use tells at once that somebody is there; how many, only the count of what is
+    ready to run, less our own: what each gets depends on how the system shares the cores out.
+    More neighbours than cores make no difference to which plan is best."""
 
     def __init__(self, num_cores: int) -> None:
         self.num_cores = num_cores
         self.count = 0
-        self._level = 0.0
+        self._waiting: float | None = None
         self._doubt = 0
 
-    def update(self, others: float | None, run_delay: float | None) -> int:
-        if others is None:
+    def update(self, *, used: float | None, ready: float | None) -> int:
+        """`used`: cores that others use; `ready`: threads of others that run or could."""
+        if used is None:
             return self.count
-        self._level = min(self.num_cores, wanted_by_others(others, run_delay or 0.0))
-        if abs(self._level - self.count) < STICKY:
-            self._doubt = 0
-        else:
-            self._doubt += 1
-            if self._doubt >= CONFIRM:
-                self._doubt = 0
-                self.count = round(self._level)
+        level = self._level(used, ready)
+        self._doubt = self._doubt + 1 if level != self.count else 0
+        if self._doubt >= CONFIRM:
+            self.count, self._doubt = level, 0
         return self.count
+
+    def _level(self, used: float, ready: float | None) -> int:
+        if used < NOBODY:
+            self._waiting = None
+            return 0
+        if ready is None:
+            return min(self.num_cores, max(1, round(used)))
+        before = ready if self._waiting is None else self._waiting
+        self._waiting = before + SMOOTH * (ready - before)
+        return min(self.num_cores, max(1, round(self._waiting)))

@@ -5,16 +5,17 @@ Must not know what is made of them.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from time import monotonic, process_time
+from time import monotonic, process_time, thread_time
 from typing import Protocol
 
 from gearshift.ir.measurement import Metric
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
-from gearshift.observe.neighbours import Neighbours
+from gearshift.observe.neighbours import Neighbours, wanted_by_us
 
 ASLEEP_S = 1.0
 """After a pause of so long this process was stopped, and what was counted tells of nothing."""
-OTHERS, RUN_DELAY = "cpu.others_share", "process.run_delay_share"
+OTHERS, RUNNABLE = "cpu.others_share", "cpu.runnable"
+RUN_DELAY, BUSY = "process.run_delay_share", "process.busy_cores"
 
 
 class Timed(Protocol):
@@ -33,13 +34,18 @@ class Counters(Protocol):
 
 class Sampler:
     def __init__(
-        self, counters: Counters, num_cores: int, clock: Callable[[], float] = monotonic
+        self,
+        counters: Counters,
+        num_cores: int,
+        clock: Callable[[], float] = monotonic,
+        cpu_clock: Callable[[], float] = process_time,
     ) -> None:
-        self._counters, self._num_cores, self._clock = counters, num_cores, clock
+        self._counters, self._num_cores = counters, num_cores
+        self._clock, self._cpu_clock = clock, cpu_clock
         self._neighbours = Neighbours(num_cores)
         self._last_s = clock()
         self._signature: str | None = None
-        self._cpu_s = process_time()
+        self._cpu_s = cpu_clock()
         self.cost_s = 0.0
 
     def take(
@@ -50,14 +56,14 @@ class Sampler:
         held_bytes: int,
     ) -> Snapshot:
         """`timings` are the calls since the last one, each with its plan's fingerprint."""
-        start_s = self._clock()
+        start_s, cost_s = self._clock(), thread_time()
         readings = self._counters.read()
         awake = start_s - self._last_s < ASLEEP_S
         self._last_s = start_s
         before = self._neighbours.count
         now = before
         if awake:
-            now = self._neighbours.update(self._others(readings), _value(readings, RUN_DELAY))
+            now = self._neighbours.update(used=self._used(readings), ready=_ready(readings))
         calls: dict[tuple[str, str], list[float]] = defaultdict(list)
         busy: Counter[str] = Counter()
         for fingerprint, timing in timings:
@@ -83,10 +89,10 @@ class Sampler:
             held_bytes=held_bytes,
             readings=readings,
         )
-        self.cost_s += self._clock() - start_s
+        self.cost_s += thread_time() - cost_s
         return snapshot
 
-    def _others(self, readings: dict[str, Metric]) -> float | None:
+    def _used(self, readings: dict[str, Metric]) -> float | None:
         share = _value(readings, OTHERS)
         return None if share is None else share * self._num_cores
 
@@ -94,8 +100,16 @@ class Sampler:
         return (signature and Situation(signature=signature, neighbours=neighbours)) or None
 
     def _cpu_per_call(self, calls: int, *, alone: bool) -> float | None:
-        before, self._cpu_s = self._cpu_s, process_time()
+        before, self._cpu_s = self._cpu_s, self._cpu_clock()
         return (self._cpu_s - before) / calls if calls and alone else None
+
+
+def _ready(readings: dict[str, Metric]) -> float | None:
+    """Threads of others that run or could: all, less ours and the one that reads."""
+    runnable, busy = _value(readings, RUNNABLE), _value(readings, BUSY)
+    if runnable is None or busy is None:
+        return None
+    return runnable - 1 - wanted_by_us(busy, _value(readings, RUN_DELAY) or 0.0)
 
 
 def _value(readings: dict[str, Metric], name: str) -> float | None:

@@ -13,6 +13,7 @@ from gearshift.plan.plan import Move, Plan, whole, why_malformed
 from gearshift.plan.rewrite import Rewrite
 
 KNOBS = (cut, place, rewrite)
+SLOW_OR_PLAIN = ("inductor", "eager")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +52,15 @@ def legal_moves(plan: Plan, space: Space) -> Iterator[Move]:
 
 
 def candidates(space: Space) -> dict[str, Plan]:
-    """For each setting the plan that gives it all it can run, by fingerprint; eager is one."""
+    """For each setting the plan that gives it all it can run, by fingerprint; eager is one. What
+    takes long to build is left out where others can run everything."""
+    runnable = {name: ops for name, ops in space.runnable.items() if ops}
+    everything = len(space.graph.ops)
+    quick = any(len(ops) == everything for n, ops in runnable.items() if n not in SLOW_OR_PLAIN)
     plans = [
-        cut.cover(space.graph, space.runnable[r.backend], r)
+        cut.cover(space.graph, runnable[r.backend], r)
         for r in space.rewrites
-        if space.runnable.get(r.backend)
+        if r.backend in runnable and not (quick and r.backend == "inductor")
     ]
     legal = [plan for plan in (whole(space.graph), *plans) if why_illegal(plan, space) is None]
     return {plan.fingerprint: plan for plan in legal}

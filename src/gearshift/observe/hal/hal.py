@@ -21,6 +21,7 @@ from gearshift.observe.hal.pressure import Pressure
 from gearshift.observe.hal.proc_stat import ProcStat
 from gearshift.observe.hal.process_tree import ProcessTree
 from gearshift.observe.hal.roofline import Roofline
+from gearshift.observe.hal.runnable import Runnable
 from gearshift.observe.hal.schedstat import ProcessDelay, ThreadDelay
 
 
@@ -108,6 +109,7 @@ def open_hal(
         ProcStat(cores=cores, tree=tree, proc=proc),
         ProcessDelay(tree=tree),
         Pressure(proc=proc),
+        Runnable(proc=proc),
         CpuFreq(cores=cores, sys=sys),
         CpuInfo(cores=cores, proc=proc),
         open_energy(num_cores=len(cores), cpu_s=_cpu_s(tree), sys=sys),

@@ -1,0 +1,82 @@
+"""The bandit in a world of numbers: finds, recognises, returns, remembers."""
+
+import pytest
+from decide.world import EAGER, ONE, TWO, Asking, World, loop, mind
+
+from gearshift.decide.control import InProcess
+from gearshift.decide.proportional import Proportional
+from gearshift.decide.rules import Rules
+from gearshift.observe.store import memory_store
+from gearshift.plan import Objective
+
+
+def test_it_finds_the_best_plan_of_each_situation() -> None:
+    world = World()
+    running = loop(world)
+    world.live(running, 20)
+    assert world.plan == TWO
+    world.neighbours = 1
+    world.live(running, 60)
+    assert world.plan == ONE
+
+
+def test_what_is_known_is_adopted_at_once_in_both_directions() -> None:
+    world = World()
+    running = loop(world)
+    for neighbours in (0, 1, 0, 1):
+        world.neighbours = neighbours
+        world.live(running, 60)
+    for neighbours, best in ((0, TWO), (1, ONE), (0, TWO)):
+        world.neighbours = neighbours
+        start_s = world.now_s
+        world.live(running, 1.0)
+        assert world.plan == best
+        assert world.switches[-1][0] - start_s < 0.6
+
+
+def test_a_second_start_knows_what_the_first_learned() -> None:
+    store = memory_store()
+    first = World()
+    control = InProcess(mind(store))
+    world_loop = loop(first, control)
+    for neighbours in (0, 1):
+        first.neighbours = neighbours
+        first.live(world_loop, 60)
+    control.mind.save()
+    second = World()
+    second.live(loop(second, InProcess(mind(store))), 3)
+    assert second.plan == TWO
+
+
+def test_a_hidden_change_is_noticed_by_its_times() -> None:
+    """The counters tell nothing, but what was fast is slow now, and another plan is better."""
+    times = {(p, n): t for (p, n), t in World().times.items()}
+    world = World(times)
+    running = loop(world)
+    world.live(running, 30)
+    assert world.plan == TWO
+    times[TWO, 0] = 0.080
+    world.live(running, 120)
+    assert world.plan == ONE
+
+
+def test_energy_counts_if_the_user_says_so() -> None:
+    """Two threads that are not twice as fast cost more energy than one."""
+    world = World({(EAGER, 0): 0.04, (TWO, 0): 0.020, (ONE, 0): 0.025})
+    saving = Objective(latency=0.1, energy=0.9)
+    world.live(loop(world, objective=saving), 60)
+    assert world.plan == ONE
+    fast = World(world.times)
+    fast.live(loop(fast), 60)
+    assert fast.plan == TWO
+
+
+@pytest.mark.parametrize("policy", [Rules(), Proportional()])
+def test_fixed_policies_follow_the_neighbours(policy: object) -> None:
+    world = World()
+    running = loop(world, Asking(policy))  # type: ignore[arg-type]
+    world.live(running, 20)
+    assert world.plan == TWO
+    world.neighbours = 1
+    world.live(running, 20)
+    assert world.plan == ONE

@@ -1,0 +1,39 @@
+"""Two lists of seconds: when it is clear which is faster, and when it is not."""
+
+import random
+
+import pytest
+
+from gearshift.decide.trial import AT_LEAST, AT_MOST, verdict
+
+
+def noisy(mean_s: float, count: int, spread: float = 0.05) -> list[float]:
+    draw = random.Random(1)
+    return [mean_s * (1 + draw.gauss(0, spread)) for _ in range(count)]
+
+
+def test_a_few_calls_are_too_few() -> None:
+    assert verdict([1.0] * (AT_LEAST - 1), [0.1] * 50) is None
+
+
+@pytest.mark.parametrize(("new_s", "wins"), [(0.5, True), (2.0, False)])
+def test_a_clear_difference_is_seen_at_once(new_s: float, wins: bool) -> None:
+    found = verdict(noisy(1.0, AT_LEAST), noisy(new_s, AT_LEAST))
+    assert found is not None
+    assert found.new_wins == wins
+    assert found.gain == pytest.approx(1 / new_s, rel=0.1)
+
+
+def test_equals_stay_as_they_are_in_the_end() -> None:
+    assert verdict(noisy(1.0, 10, 0.3), noisy(1.0, 10, 0.3)[::-1]) is None
+    found = verdict(noisy(1.0, AT_MOST, 0.3), noisy(1.0, AT_MOST, 0.3)[::-1])
+    assert found is not None
+    assert not found.new_wins
+
+
+def test_somebody_elses_hiccup_decides_nothing() -> None:
+    new = noisy(0.8, 20)
+    new[3] = 40.0
+    found = verdict(noisy(1.0, 20), new)
+    assert found is not None
+    assert found.new_wins

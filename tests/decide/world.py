@@ -1,0 +1,169 @@
+"""A machine and a model made of numbers: plans that take so long beside so many neighbours."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gearshift.decide.bandit import Bandit
+from gearshift.decide.control import Control, InProcess
+from gearshift.decide.guard import Guard, Limits
+from gearshift.decide.mind import Mind
+from gearshift.decide.policy import Options, Outcome, Policy, Proposal
+from gearshift.decide.reward import Costs
+from gearshift.ir.measurement import Metric, Source
+from gearshift.ir.snapshot import Snapshot
+from gearshift.loop import Loop
+from gearshift.observe.sampler import OTHERS, Sampler
+from gearshift.observe.store import Store, memory_store
+from gearshift.plan import Objective, Plan, Region, Rewrite
+from gearshift.predict.table import Table
+
+CORES = 2
+KEY = {"machine": "m", "versions": "v", "graph": "g"}
+EAGER = Plan(regions=(Region(ops=("a",)),))
+TWO = Plan(regions=(Region(ops=("a",), rewrite=Rewrite(backend="onnxruntime", threads=2)),))
+ONE = Plan(regions=(Region(ops=("a",), rewrite=Rewrite(backend="onnxruntime", threads=1)),))
+PLANS = {plan.fingerprint: plan for plan in (EAGER, TWO, ONE)}
+TIMES = {
+    (EAGER, 0): 0.040,
+    (TWO, 0): 0.020,
+    (ONE, 0): 0.035,
+    (EAGER, 1): 0.160,
+    (TWO, 1): 0.060,
+    (ONE, 1): 0.036,
+}
+"""Seconds of a call: what is best beside a neighbour is not what is best without."""
+
+
+@dataclass(frozen=True)
+class Call:
+    signature: str
+    call_s: float
+
+
+class World:
+    """Hands, counters and clock in one; `live` lets calls flow and the loop tick."""
+
+    def __init__(self, times: dict[tuple[Plan, int], float] | None = None) -> None:
+        self.now_s, self.cpu_s = 1000.0, 0.0
+        self.neighbours = 0
+        self.times = times or TIMES
+        self.plan, self.newcomer = EAGER, None
+        self.spent_s = self.credit_s = 0.0
+        self.by_hand = False
+        self.held_bytes = 0
+        self.turn = 0
+        self.pending: list[tuple[str, Call]] = []
+        self.served: list[tuple[float, Plan, float]] = []
+        self.switches: list[tuple[float, Plan]] = []
+
+    def live(self, loop: Loop, seconds: float) -> None:
+        end_s = self.now_s + seconds
+        tick_s = self.now_s + 0.1
+        while self.now_s < end_s:
+            self.call()
+            if self.now_s >= tick_s:
+                loop.tick()
+                tick_s = self.now_s + 0.1
+
+    def call(self) -> None:
+        self.turn += 1
+        trying = self.newcomer is not None and self.turn % 2 and self.spent_s < self.credit_s
+        plan = self.newcomer if trying else self.plan
+        wobble = 1 + 0.02 * ((self.turn * 7) % 5 - 2)
+        call_s = self.times[plan, self.neighbours] * wobble
+        if trying:
+            self.spent_s += max(0.0, call_s - self.times[self.plan, self.neighbours])
+        self.now_s += call_s
+        self.cpu_s += call_s * (plan.regions[0].rewrite.threads or CORES)
+        self.pending.append((plan.fingerprint, Call("x", call_s)))
+        self.served.append((self.now_s, plan, call_s))
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def cpu_clock(self) -> float:
+        return self.cpu_s
+
+    def read(self) -> dict[str, Metric]:
+        others = self.neighbours / CORES
+        return {
+            OTHERS: Metric(value=others, source=Source.MEASURED),
+        }
+
+    @property
+    def in_force(self) -> str:
+        return self.plan.fingerprint
+
+    @property
+    def trial(self) -> str | None:
+        return None if self.newcomer is None else self.newcomer.fingerprint
+
+    def timings(self) -> Iterable[tuple[str, Call]]:
+        calls, self.pending = self.pending, []
+        return calls
+
+    def why_illegal(self, plan: Plan) -> str | None:
+        return None if plan.fingerprint in PLANS else "not one of ours"
+
+    def adopt(self, proposal: Proposal, done: Callable[[str | None], None]) -> None:
+        self._serve(proposal.plan)
+        done(None)
+
+    def begin_trial(
+        self, proposal: Proposal, credit_s: float, done: Callable[[str | None], None]
+    ) -> None:
+        self.newcomer, self.spent_s, self.credit_s = proposal.plan, 0.0, credit_s
+        done(None)
+
+    def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
+        if keep_new:
+            assert self.newcomer is not None
+            self._serve(self.newcomer)
+        self.newcomer = None
+        return self.spent_s
+
+    def stand_by(self, plan: Plan, done: Callable[[str | None], None]) -> None:
+        done(None)
+
+    def _serve(self, plan: Plan) -> None:
+        self.plan = plan
+        self.switches.append((self.now_s, plan))
+
+
+class Asking:
+    """A control plane that is nothing but a policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def ask(self, snapshot: Snapshot, outcomes: Iterable[Outcome]) -> Proposal | None:
+        return self.policy.propose(snapshot, Options(plans=PLANS, num_cores=CORES))
+
+    def close(self) -> None:
+        return None
+
+
+def mind(store: Store | None = None, objective: Objective | None = None) -> Mind:
+    return Mind(
+        policy=Bandit.name,
+        plans=PLANS,
+        num_cores=CORES,
+        objective=objective or Objective(),
+        store=store or memory_store(),
+        key=KEY,
+    )
+
+
+def loop(
+    world: World,
+    control: Control | None = None,
+    limits: Limits | None = None,
+    objective: Objective | None = None,
+) -> Loop:
+    objective = objective or Objective()
+    return Loop(
+        sampler=Sampler(world, CORES, clock=world.clock, cpu_clock=world.cpu_clock),
+        control=control or InProcess(mind(objective=objective)),
+        guard=Guard(Table(CORES), PLANS, Costs(objective, CORES), limits or Limits()),
+        hands=world,
+    )

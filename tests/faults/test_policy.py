@@ -1,0 +1,159 @@
+"""G: whatever a policy does, calls are answered and the loss is bounded."""
+
+import math
+import os
+import signal
+from collections.abc import Iterable
+from time import monotonic, sleep
+
+import pytest
+import torch
+from decide.world import CORES, EAGER, KEY, ONE, PLANS, TWO, Asking, World, loop
+
+import gearshift
+from faults.models import mlp
+from gearshift.decide.control import ChildProcess
+from gearshift.decide.guard import Limits
+from gearshift.decide.messages import Hello
+from gearshift.decide.policy import How, Options, Outcome, Proposal
+from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.plan import Objective, Plan, Region
+from gearshift.predict.table import Table
+
+WORST = {(EAGER, 0): 0.02, (TWO, 0): 0.02, (ONE, 0): 0.2}
+
+
+class Always:
+    """Proposes the same thing whatever happens."""
+
+    name = "always"
+
+    def __init__(self, proposal: Proposal) -> None:
+        self.proposal = proposal
+
+    def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
+        return self.proposal
+
+    def learn(self, outcome: Outcome) -> None:
+        return None
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 0.0])
+def test_G1_what_is_no_number_is_caught_before_use(seconds: float) -> None:
+    world = World()
+    wrong = Proposal(plan=TWO, how=How.ADOPT, reason="?", predicted_s=seconds, current_s=1.0)
+    world.live(loop(world, Asking(Always(wrong))), 5)
+    assert world.plan == EAGER
+    table = Table(CORES)
+    situation = Situation(signature="x", neighbours=0)
+    table.add(situation, "p", [seconds] * 20)
+    assert table.measured(situation, "p") is None
+
+
+@pytest.mark.parametrize("how", [How.TRY, How.ADOPT])
+def test_G2_the_worst_plan_costs_no_more_than_the_budget(how: How) -> None:
+    world = World(WORST)
+    bad = Proposal(plan=ONE, how=how, reason="trust me", predicted_s=0.001, current_s=0.02)
+    running = loop(world, Asking(Always(bad)), Limits(explore_share=0.02))
+    world.live(running, 120)
+    assert world.plan == EAGER
+    lost_s = sum(t - 0.02 for _, plan, t in world.served if plan == ONE)
+    total_s = sum(t for _, _, t in world.served)
+    one_call_s = max(t for _, plan, t in world.served if plan == ONE)
+    assert lost_s <= 0.02 * total_s + one_call_s
+    assert running.guard.frozen_until_s > world.now_s - 60, "and then it is not heard"
+
+
+def test_G3_illegal_plans_are_refused_again() -> None:
+    world = World()
+    alien = Plan(regions=(Region(ops=("nowhere",)),))
+    running = loop(world, Asking(Always(Proposal(plan=alien, how=How.ADOPT, reason="?"))))
+    world.live(running, 3)
+    assert world.plan == EAGER
+    assert any(outcome.why.startswith("refused: not one") for outcome in running.outcomes)
+
+
+def test_G4_oscillating_readings_do_not_make_plans_oscillate() -> None:
+    world = World()
+    running = loop(world)
+    for neighbours in (0, 1):
+        world.neighbours = neighbours
+        world.live(running, 60)
+    world.switches.clear()
+    for index in range(200):
+        world.neighbours = index % 2
+        world.live(running, 0.35)
+    limits = Limits()
+    gaps = [b - a for (a, _), (b, _) in zip(world.switches, world.switches[1:], strict=False)]
+    assert all(gap >= 0.3 * limits.dwell_s - 0.01 for gap in gaps)
+    minutes = 200 * 0.35 / 60
+    assert len(world.switches) <= limits.switches_per_minute * (minutes + 1)
+
+
+def test_G6_the_wall_clock_is_not_asked() -> None:
+    """No module between the counters and the guard reads it; a jump can do nothing."""
+    import gearshift.decide as decide
+    import gearshift.loop as module
+
+    folders = [os.path.dirname(str(decide.__file__))]
+    files = [os.path.join(f, name) for f in folders for name in os.listdir(f)]
+    for path in [*files, str(module.__file__)]:
+        if path.endswith(".py"):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            assert "time.time" not in text
+            assert "datetime" not in text
+
+
+def snapshots(count: int) -> Iterable[Snapshot]:
+    situation = Situation(signature="x", neighbours=0)
+    for index in range(count):
+        yield Snapshot(at_s=index * 1.0, plan=EAGER.fingerprint, trial=None, situation=situation)
+
+
+def hello(tmp_path: object) -> Hello:
+    return Hello(
+        policy="bandit",
+        plans=PLANS,
+        num_cores=CORES,
+        objective=Objective(),
+        home=str(tmp_path),
+        key=KEY,
+    )
+
+
+def test_G5_a_killed_control_plane_is_started_again(tmp_path: object) -> None:
+    control = ChildProcess(hello(tmp_path))
+    try:
+        asked = list(snapshots(100))
+        control.ask(asked[0], [])
+        first = control.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        deadline_s = monotonic() + 20
+        index = 0
+        while control.pid in (first, None):
+            assert monotonic() < deadline_s
+            index += 1
+            control.ask(asked[index % 100], [])
+            sleep(0.05)
+    finally:
+        control.close()
+    assert control.pid is None
+
+
+def test_G5_calls_go_on_without_a_control_plane() -> None:
+    model, x = mlp()
+    with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():
+        expected = model(x)
+        control = runtime._loop.control  # type: ignore[union-attr]
+        deadline_s = monotonic() + 30
+        while control.pid is None:  # type: ignore[attr-defined]
+            runtime(x)
+            assert monotonic() < deadline_s
+        os.kill(control.pid, signal.SIGSTOP)  # type: ignore[attr-defined]
+        for _ in range(50):
+            torch.testing.assert_close(runtime(x), expected, atol=1e-5, rtol=1e-4)
+        os.kill(control.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        for _ in range(50):
+            torch.testing.assert_close(runtime(x), expected, atol=1e-5, rtol=1e-4)
