@@ -41,7 +41,7 @@ from gearshift.act.shelf import Shelf
 from gearshift.act.tally import Tallies
 from gearshift.act.turns import TakingTurns
 from gearshift.act.variants import Variants, Workshop, explain_refusal
-from gearshift.act.verify import Tolerance
+from gearshift.act.verify import Tolerance, verify_parts
 from gearshift.adaptive import open_loop
 from gearshift.capture.load import capture
 from gearshift.capture.program import Fragment, Program
@@ -315,12 +315,20 @@ class Runtime:
                 raise EngineError("this runtime is closed; the model itself answers")
             if not self.program.fragments:
                 raise PlanError(f"nothing was captured: {self.program.uncaptured[0]}")
-            check(plan, self.space)
+            self._check(plan)
             if any(fragment.watch.training() for fragment in self.program.fragments):
                 raise PlanError("the model is in training mode; call .eval() first")
             self._renew_weights()
             executor, variants = self._build(ordered(self.program.graph, plan.regions))
             return Prepared(executor=executor, variants=variants)
+
+    def _check(self, plan: Plan) -> None:
+        try:
+            check(plan, self.space)
+        except PlanError as error:
+            notes = [note for fragment in self.program.fragments for note in fragment.notes]
+            told = f" ({'; '.join(notes)})" if "can run nothing" in str(error) and notes else ""
+            raise PlanError(f"{error}{told}") from None
 
     def explain(self) -> str:
         """The plan in force, what led to it, what could not be captured."""
@@ -415,8 +423,10 @@ class Runtime:
         if self.program.skeleton is None:
             return WholeExecutor(plan, executors[""], self._audit), tuple(built)
         in_parts = PartialExecutor(
-            plan, executors, self.program.skeleton, self._tallies, self._audit
+            plan, executors, self.program.skeleton, self._tallies, self._audit, self._broken
         )
+        eager, example = self.program.eager, self.program.example
+        verify_parts(eager, in_parts.shell, example, self.tolerance)
         return in_parts, tuple(built)
 
     def _put_in_force(
@@ -530,6 +540,17 @@ class Runtime:
         reason = f"engine {region.engine} is quarantined"
         swaps, instead = self._swaps, Plan(regions=moved)
         self._background.submit(lambda: self._swap_unless_overtaken(instead, reason, swaps))
+
+    def _broken(
+        self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+    ) -> Any:
+        """The model's own code failed around captured parts. If it does not by itself, the plan is
+        at fault."""
+        result = self._eager(args, kwargs)
+        self._to_eager(instead_of=plan)
+        text = f"{type(error).__name__}: {str(error)[:200]}"
+        self._decide(plan, "the model's own code failed around captured parts", text)
+        return result
 
     def _caught(self, plan: Plan, difference: VerifyError) -> None:
         """A live call's result differed: the plan that gave it must not serve."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import gearshift
 from gearshift.plan import Rewrite
-from gearshift.plan.plan import whole
+from gearshift.plan.cut import cover
 
 ROWS = 10
 BACKENDS = ("onnxruntime", "openvino")
@@ -52,7 +52,9 @@ def outcome(call: Any, ids: Tensor) -> Any:
 def test_a_wrong_index_is_refused_as_by_the_model(how: str, backend: str) -> None:
     model, fine = Reading(how).eval(), torch.tensor([[1, 1, 0, 1]])
     with gearshift.adapt(model, (fine,)) as runtime, torch.no_grad():
-        plan = whole(runtime.program.graph, rewrite=Rewrite(backend=backend, threads=1))
+        runnable = runtime.space.runnable[backend]
+        rewrite = Rewrite(backend=backend, threads=1)
+        plan = cover(runtime.program.graph, runnable, rewrite)
         runtime.swap(plan)
         too_long = torch.zeros(1, 4 * ROWS, dtype=torch.int64)
         for ids in (fine, fine - 3, fine + 50, too_long, fine[:, :0], fine):

@@ -1,5 +1,8 @@
 """A plan that differs never serves: what counts as a difference."""
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 import torch
 from torch import nn
@@ -10,6 +13,7 @@ from gearshift.act.backends.eager import EagerBackend
 from gearshift.act.verify import Tolerance, compare, error_between
 from gearshift.errors import VerifyError
 from gearshift.plan import Rewrite
+from gearshift.plan.cut import cover
 from gearshift.plan.plan import whole
 from gearshift.zoo import ZOO
 
@@ -116,3 +120,73 @@ def test_rows_that_mix_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(4, 4).eval()
     with gearshift.adapt(model, torch.ones(3, 4)) as runtime, pytest.raises(VerifyError):
         runtime.swap(whole(runtime.program.graph, rewrite=Rewrite(backend="rolling")))
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> torch.Tensor:
+        return self.function(*args)
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda v: v.max(-1).values,
+        lambda v: v.sum(-1),
+        lambda v: v * 3,
+        lambda v: v.prod(-1),
+        lambda v: v.cumsum(-1),
+    ],
+)
+def test_large_whole_numbers_come_out_exact(
+    function: Callable[..., torch.Tensor], backend: str
+) -> None:
+    model = Function(function).eval()
+    with gearshift.adapt(model, torch.randint(-9, 9, (4, 8))) as runtime:
+        space = runtime.space
+        ops = space.runnable.get(backend, frozenset())
+        runtime.swap(cover(space.graph, ops, Rewrite(backend=backend, threads=1)))
+        for base in (5, 2**24 + 1, 2**31 + 7):
+            x = torch.full((4, 8), base) + torch.arange(8)
+            assert torch.equal(runtime(x), model(x))
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
+def test_small_numbers_are_tried_too(backend: str) -> None:
+    """By `log(1 + x)` what is small is lost; either it is not done so, or it does not serve."""
+    for function in (torch.log1p, torch.expm1, torch.erf):
+        model = Function(function).eval()
+        with gearshift.adapt(model, torch.rand(4, 64)) as runtime:
+            ops = runtime.space.runnable.get(backend, frozenset())
+            plan = cover(runtime.program.graph, ops, Rewrite(backend=backend, threads=1))
+            with suppress(VerifyError):
+                runtime.swap(plan)
+            x = torch.rand(4, 64) * 1e-4
+            assert error_between(model(x), runtime(x)) < 1e-4
+
+
+def test_a_mask_all_alike_in_the_example_is_verified_with_others() -> None:
+    """Torch's own encoder gives zeros where a row's end is masked; others do not."""
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    model = nn.TransformerEncoder(layer, 1).eval()
+    x, mask = torch.randn(2, 5, 16), torch.zeros(2, 5).bool()
+    kwargs = {"src_key_padding_mask": mask}
+    with gearshift.adapt(model, (x,), example_kwargs=kwargs) as runtime, torch.no_grad():
+        with suppress(VerifyError):
+            runtime.swap(whole(runtime.program.graph, rewrite=Rewrite(backend="onnxruntime")))
+        mask[:, 3:] = True
+        torch.testing.assert_close(
+            runtime(x, src_key_padding_mask=mask), model(x, src_key_padding_mask=mask)
+        )
+
+
+def test_one_tensor_given_twice_is_two_inputs() -> None:
+    model, x = Function(lambda a, b: a * 2 + b).eval(), torch.randn(4, 8)
+    with gearshift.adapt(model, (x, x)) as runtime:
+        runtime.swap(whole(runtime.program.graph, rewrite=Rewrite(backend="onnxruntime")))
+        y = torch.randn(4, 8)
+        torch.testing.assert_close(runtime(x, y), model(x, y))

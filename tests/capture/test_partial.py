@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import gearshift
+from gearshift.errors import VerifyError
 from gearshift.plan import Rewrite
 from gearshift.plan.plan import whole
 
@@ -62,3 +63,69 @@ def test_a_region_cannot_reach_over_python() -> None:
         everything = gearshift.Region(ops=tuple(op.name for op in graph.ops))
         with pytest.raises(PlanError, match="Python"):
             runtime.swap(gearshift.Plan(regions=(everything,)))
+
+
+class Asking(nn.Module):
+    """Does something else for each kind of submodule, or slices them: stand-ins are neither."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.parts = nn.ModuleList([Branching().up, nn.Linear(64, 64)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.parts[:2] if self.how == "slice" else self.parts
+        for part in parts:
+            x = part(x) * (2 if isinstance(part, nn.Linear) else 1)
+        return x * 0 if x.sum().item() > 1e9 else x
+
+
+@pytest.mark.filterwarnings("ignore:not captured")
+@pytest.mark.parametrize("how", ["kind", "slice"])
+def test_code_that_asks_what_its_submodules_are_is_not_fooled(how: str) -> None:
+    torch.manual_seed(0)
+    model, x = Asking(how).eval(), torch.randn(8, 64)
+    with gearshift.adapt(model, x) as runtime, torch.no_grad():
+        with pytest.raises(VerifyError, match="around captured parts"):
+            runtime.swap(whole(runtime.program.graph, rewrite=Rewrite(backend="onnxruntime")))
+        torch.testing.assert_close(runtime(x), model(x))
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.calls = Branching().up, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.inner(x) * self.calls
+
+
+def test_a_model_that_counts_goes_on_counting() -> None:
+    model, x = Counting().eval(), torch.randn(4, 64)
+    with pytest.warns(UserWarning, match=r"assigns to self\.calls"):
+        runtime = gearshift.adapt(model, x)
+    with runtime, torch.no_grad():
+        before = model.calls
+        for _ in range(3):
+            runtime(x)
+        assert model.calls == before + 3
+
+
+class Choosing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Branching().up
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inner(x)
+        return y[y > 0]
+
+
+def test_sizes_that_depend_on_values_leave_the_parts() -> None:
+    model, x = Choosing().eval(), torch.randn(4, 64)
+    with pytest.warns(UserWarning, match="depends on values"):
+        runtime = gearshift.adapt(model, x)
+    with runtime, torch.no_grad():
+        runtime.swap(whole(runtime.program.graph, rewrite=Rewrite(backend="onnxruntime")))
+        torch.testing.assert_close(runtime(x), model(x))

@@ -9,7 +9,7 @@ from typing import Any
 
 from gearshift.act.backends import BACKENDS, Executable, Order
 from gearshift.act.engines import Engine
-from gearshift.act.indices import index_checks
+from gearshift.act.indices import index_checks, range_checks
 from gearshift.act.steps import Steps, bind, guarding
 from gearshift.capture.program import Expression, Fragment, Ref, Shapes, SizeValues, size_number
 from gearshift.errors import CompileError, GearshiftError
@@ -49,7 +49,8 @@ class Variant:
         pairs = list(zip(self.executables, self.engines, strict=True))
         run, regions = bind(pairs, layout.home, last_read)
         indices = index_checks(self.fragment, self._answered(), layout.home, leaves)
-        guard = guarding(self._floats(leaves), indices)
+        ranges = range_checks(self.fragment, self._exact_below(), layout.home)
+        guard = guarding(self._floats(leaves), (*indices, *ranges))
         if guard is not None:
             run, regions = (guard, *run), (0, *regions)
         return Steps(run=run, regions=regions, rest=tuple(layout.rest), outputs=layout.outputs)
@@ -58,6 +59,15 @@ class Variant:
         if not self.finite_only:
             return ()
         return tuple(i for i in self.fragment.inputs if leaves[i].is_floating_point())
+
+    def _exact_below(self) -> dict[str, int]:
+        pairs = zip(self.regions, self.executables, strict=True)
+        return {
+            op: built.exact_below
+            for region, built in pairs
+            for op in region.ops
+            if built.exact_below is not None
+        }
 
     def _answered(self) -> frozenset[str]:
         """Ops run by a backend that may answer what the model refuses."""

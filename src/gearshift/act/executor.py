@@ -209,7 +209,7 @@ class PartialExecutor(Executor):
     """The model's own Python between its fragments. Every plan has a copy of that shell of its own,
     so that a call runs wholly on one plan."""
 
-    __slots__ = ("audit", "fragments", "shell", "tallies", "times")
+    __slots__ = ("audit", "broken", "fragments", "shell", "tallies", "times")
 
     def __init__(
         self,
@@ -218,9 +218,11 @@ class PartialExecutor(Executor):
         skeleton: Callable[[Callable[[str], Callable[..., Any]]], Callable[..., Any]],
         tallies: Tallies,
         audit: LiveCheck,
+        broken: Callable[[Plan, tuple[Any, ...], dict[str, Any], Exception], Any],
     ) -> None:
         super().__init__(plan)
         self.audit = audit
+        self.broken = broken
         self.fragments = fragments
         self.tallies = tallies
         self.shell = skeleton(self._stand_in)
@@ -230,7 +232,10 @@ class PartialExecutor(Executor):
         tally = self.tallies.mine()
         start_s = perf_counter()
         inside_s = tally.inside_s
-        result = self.shell(*args, **kwargs)
+        try:
+            result = self.shell(*args, **kwargs)
+        except Exception as error:
+            return self.broken(self.plan, args, kwargs, error)
         call_s = perf_counter() - start_s
         tally.outside_s += call_s - (tally.inside_s - inside_s)
         self.times.append(call_s)

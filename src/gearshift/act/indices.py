@@ -28,7 +28,7 @@ def index_checks(
             continue
         size = size_number(str(lookup.size), bound)
         read, constant = _reader(fragment, lookup, home, sizes)
-        check = IndexCheck(read, size)
+        check = IndexCheck(read, 0, size)
         if not constant or not check.passes([]):
             checks[lookup.index, size] = check
     return tuple(checks.values())
@@ -53,3 +53,18 @@ def _reader(
         return index
 
     return read, not reads
+
+
+def range_checks(
+    fragment: Fragment, limits: Mapping[str, int], home: Mapping[str, int]
+) -> tuple[IndexCheck, ...]:
+    """`limits`: for some ops, the size of whole numbers up to which they are exact."""
+    smallest: dict[str, int] = {}
+    for op in fragment.graph.ops:
+        for operand in op.operands if op.name in limits else ():
+            smallest[operand] = min(limits[op.name], smallest.get(operand, limits[op.name]))
+    return tuple(
+        IndexCheck(itemgetter(home[value.name]), -smallest[value.name], smallest[value.name])
+        for value in fragment.graph.inputs
+        if value.name in smallest and value.dtype == "int64"
+    )

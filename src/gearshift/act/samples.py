@@ -13,14 +13,38 @@ from gearshift.capture.calls import evaluate
 from gearshift.capture.program import Fragment
 
 NUM_SAMPLES = 3
+SMALL = 1e-4
 
 
 def samples(fragment: Fragment, leaves: Sequence[Any], seed: int = 0) -> Iterator[list[Any]]:
     """Random leaves of the same signature. If the model refuses them, the leaves themselves."""
     generator = torch.Generator().manual_seed(seed)
-    for _ in range(NUM_SAMPLES):
+    for number in range(NUM_SAMPLES):
         drawn = [_like(leaf, generator) for leaf in leaves]
+        if number > 0:
+            drawn = [_other_mask(leaf, generator, padding=number > 1) for leaf in drawn]
         yield drawn if accepted(fragment, drawn) else list(leaves)
+
+
+def _other_mask(leaf: Any, generator: torch.Generator, *, padding: bool) -> Any:
+    """Zeros and ones, be they all alike in the example, may be any zeros and ones tomorrow; or such
+    as mark the end of each row, which some modules treat apart."""
+    if not isinstance(leaf, Tensor) or leaf.is_floating_point() or leaf.is_complex():
+        return leaf
+    if leaf.numel() == 0 or not bool(((leaf == 0) | (leaf == 1)).all()):
+        return leaf
+    if not padding or leaf.dim() == 0:
+        return torch.randint(2, leaf.shape, generator=generator).to(leaf.dtype)
+    length = leaf.shape[-1]
+    lengths = torch.randint(1, length + 1, (*leaf.shape[:-1], 1), generator=generator)
+    tail = torch.arange(length) >= lengths
+    return tail if leaf.dtype is torch.bool else (~tail).to(leaf.dtype)
+
+
+def faint(fragment: Fragment, leaves: Sequence[Any]) -> list[Any] | None:
+    """Small numbers: where `log(1 + x)` is not `log1p(x)`."""
+    drawn = [leaf * SMALL if _is_float(leaf) else leaf for leaf in leaves]
+    return drawn if any(map(_is_float, leaves)) and accepted(fragment, drawn) else None
 
 
 def _like(leaf: Any, generator: torch.Generator) -> Any:

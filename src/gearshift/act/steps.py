@@ -39,14 +39,15 @@ class Unfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IndexCheck:
-    """Numbers, read off the call's values, that must be at least 0 and below `size`."""
+    """Numbers, read off the call's values, that must be at least `low` and below `high`."""
 
     read: Callable[[list[Any]], torch.Tensor]
-    size: int
+    low: int
+    high: int
 
     def passes(self, values: list[Any]) -> bool:
         numbers = self.read(values).numpy()
-        return numbers.size == 0 or bool(numbers.min() >= 0 and numbers.max() < self.size)
+        return numbers.size == 0 or bool(numbers.min() >= self.low and numbers.max() < self.high)
 
 
 def guarding(floats: tuple[int, ...], indices: Sequence[IndexCheck]) -> Step | None:

@@ -3,7 +3,7 @@
 Must not know when it is asked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from gearshift.act.backends import Executable
 from gearshift.act.compile import Variant, boundary_values
 from gearshift.act.executor import unflattener
-from gearshift.act.samples import extremes, samples, with_odd_values
+from gearshift.act.samples import extremes, faint, samples, with_odd_values
 from gearshift.capture.program import Fragment
 from gearshift.errors import VerifyError
 from gearshift.plan.plan import Region
@@ -91,6 +91,38 @@ def compare(expected: Any, got: Any, tolerance: Tolerance, what: str, share: flo
     return worst
 
 
+def verify_parts(
+    eager: Callable[..., Any],
+    shell: Callable[..., Any],
+    example: tuple[tuple[Any, ...], dict[str, Any]],
+    tolerance: Tolerance,
+) -> None:
+    """The model's own code around stand-ins for its parts, on the example: code that asks what its
+    submodules are may do something else then. A model that contradicts itself is not compared."""
+
+    def call(model: Callable[..., Any]) -> list[Tensor]:
+        args, kwargs = pytree.tree_map(_copy, example)
+        with torch.no_grad():
+            leaves = pytree.tree_leaves(model(*args, **kwargs))
+        return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+
+    expected = call(eager)
+    try:
+        compare(expected, call(eager), tolerance, "the model against itself")
+    except VerifyError:
+        return
+    try:
+        got = call(shell)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise VerifyError(f"the model's own code fails around captured parts: {reason}") from error
+    compare(expected, got, tolerance, "the model's own code around captured parts")
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     worst_error: float
@@ -108,6 +140,10 @@ def verify(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> Ver
             worst = max(worst, _verify_regions(variant, drawn, tolerance))
         share = tolerance.region if alone else 1.0
         worst = max(worst, compare(expected, run(variant, drawn), tolerance, "the plan", share))
+    small = faint(variant.fragment, leaves)
+    if small is not None:
+        expected = variant.fragment.call_eager(small)
+        compare(expected, run(variant, small), tolerance, "the plan, on small numbers")
     for drawn in extremes(variant.fragment, leaves):
         if not tolerance.anything and not _finite_alike(variant, drawn):
             raise VerifyError("the plan: NaN or Inf come out otherwise than from the model")

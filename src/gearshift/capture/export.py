@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim, ExportedProgram
+from torch.export import Dim, ExportedProgram, _trace
 from torch.utils import _pytree as pytree
 
 from gearshift.capture import fx, onnx_export
@@ -24,7 +24,7 @@ from gearshift.capture.calls import Leaf, Sizes, call_form, canonical, leaf_name
 from gearshift.capture.lookups import find_lookups
 from gearshift.capture.program import Expression, Fragment, Ref
 from gearshift.capture.recurrent import kept_whole
-from gearshift.capture.weights import Slot, WeightWatch, unharmed
+from gearshift.capture.weights import Slot, WeightWatch, eval_twin, unharmed
 from gearshift.errors import CaptureError
 
 WIDENED_DIMS = (0, 1)
@@ -88,7 +88,8 @@ def capture_fragment(
     example, _ = pytree.tree_flatten(canonical(signature, args, kwargs))
     _refuse_unfit_inputs(example)
     flat = Flat(module, form.spec, example)
-    exported = _export(flat, [leaf for leaf in example if isinstance(leaf, Tensor)])
+    _refuse_stateful(module, args, kwargs)
+    exported = _export(flat, _distinct([leaf for leaf in example if isinstance(leaf, Tensor)]))
     _refuse_random(exported)
     with _quiet():
         exported, onnx, notes = onnx_export.convert(exported)
@@ -99,7 +100,7 @@ def capture_fragment(
     lookups = find_lookups(captured)
     names = leaf_names(signature, args, kwargs)
     leaves = _leaves(names, example, captured.graph.inputs)
-    return Fragment(
+    fragment = Fragment(
         name=name,
         eager=module,
         graph=captured.graph,
@@ -120,6 +121,38 @@ def capture_fragment(
         onnx=None if onnx is None else onnx.attach(captured, lookups),
         notes=tuple(notes),
     )
+    fragment.size_numbers(fragment.sizes.bind(example))  # raises if one cannot be computed
+    return fragment
+
+
+def _distinct(tensors: list[Tensor]) -> list[Tensor]:
+    """A tensor given twice would be taken for one input."""
+    seen: set[int] = set()
+    distinct = []
+    for tensor in tensors:
+        distinct.append(tensor.clone() if id(tensor) in seen else tensor)
+        seen.add(id(tensor))
+    return distinct
+
+
+def _refuse_stateful(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Runs a twin: what it assigns to itself, a captured graph would not."""
+    twins: dict[int, nn.Module] = {}
+    twin = eval_twin(module, twins)
+    given = pytree.tree_map(lambda v: v.clone() if isinstance(v, Tensor) else v, (args, kwargs))
+    with torch.no_grad(), unharmed(module):
+        twin(*given[0], **given[1])
+    for path, part in module.named_modules():
+        after = twins[id(part)].__dict__
+        for key in {*part.__dict__, *after} - OWN_STATE:
+            before, now = part.__dict__.get(key), after.get(key)
+            if before is not now and isinstance(now, PLAIN_STATE) and before != now:
+                where = f"module {path}" if path else "the model"
+                raise CaptureError(f"forward assigns to self.{key}", where)
+
+
+OWN_STATE = frozenset({"training", "_modules"})
+PLAIN_STATE = (bool, int, float, str, bytes, type(None))
 
 
 def _refuse_unfit(module: nn.Module) -> None:
@@ -178,6 +211,7 @@ def _try_export(flat: Flat, tensors: list[Tensor], sizes: Any) -> ExportedProgra
     return exported
 
 
+EXPORTERS = ("torch", "onnxscript", "onnx_ir")
 ASSIGNED = "were assigned during export"
 FLAT_WEIGHTS = "_flat_weights"
 """Recurrent layers of torch's own assign these, to no effect."""
@@ -313,11 +347,20 @@ def _is_attribute(flat: Flat, target: str) -> bool:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Exporters warn about things no user of ours can act on; what fails is raised anyway."""
-    before = logging.root.manager.disable
+    loggers = [logging.getLogger(name) for name in EXPORTERS]
+    known = list(logging.root.manager.loggerDict)
+    loggers += [logging.getLogger(name) for name in known if name.startswith(EXPORTERS)]
+    before = [(logger, logger.disabled, logger.level) for logger in loggers]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logging.disable(logging.CRITICAL)
+        for logger in loggers:
+            logger.disabled = True
+            logger.setLevel(logging.CRITICAL + 1)
+        _trace.__dict__["print"] = lambda *_, **__: None  # of the whole graph, before it raises
         try:
             yield
         finally:
-            logging.disable(before)
+            _trace.__dict__.pop("print", None)
+            for logger, disabled, level in before:
+                logger.disabled = disabled
+                logger.setLevel(level)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from gearshift.capture.program import Cut
 from gearshift.errors import CaptureError
@@ -233,6 +234,8 @@ def _value(node: torch.fx.Node, name: str) -> Value:
     fake = node.meta["val"]
     if not isinstance(fake, Tensor):
         raise CaptureError(f"{node.target} gives a {type(fake).__name__}", node_line(node))
+    if free_unbacked_symbols(fake):
+        raise CaptureError("the size of a result depends on values", node_line(node))
     dims = tuple(d if isinstance(d, int) else str(d.node.expr) for d in fake.shape)
     shape = tuple(int(d) if isinstance(d, str) and d.isdigit() else d for d in dims)
     return Value(name=name, dtype=str(fake.dtype).removeprefix("torch."), shape=shape)

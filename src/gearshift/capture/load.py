@@ -61,6 +61,7 @@ def _capture_module(
         eager=model,
         skeleton=None if whole or not fragments else skeleton(model, fragments),
         uncaptured=uncaptured,
+        example=(args, kwargs),
         capture_s=perf_counter() - start_s,
     )
 

@@ -17,6 +17,7 @@ from gearshift.capture.recurrent import onnx_translations
 if TYPE_CHECKING:
     from gearshift.capture.fx import Captured
     from gearshift.capture.onnx_graph import OnnxGraph
+    from gearshift.ir.graph import Op
 
 FX_NODE = "pkg.torch.onnx.fx_node"
 
@@ -84,6 +85,8 @@ class OnnxExport:
             op.name
             for op in captured.graph.ops
             if op.name not in unchecked
+            and not _inexact(captured, op)
+            and not any(map(_has_graphs, nodes[op.name]))
             and all(names.get(v, v) in known and _crosses(captured, v) for v in op.outputs)
             and all(_crosses(captured, v) for v in op.operands)
         )
@@ -148,6 +151,23 @@ def _crosses(captured: "Captured", value: str) -> bool:
     from gearshift.capture.onnx_graph import ELEMENT_TYPES
 
     return captured.graph.values[value].dtype in ELEMENT_TYPES
+
+
+INEXACT = frozenset({"log1p", "expm1", "remainder", "fmod"})
+"""Their translations lose precision on small or large numbers."""
+INEXACT_WHOLE = frozenset({"prod"})
+"""Those that do on whole numbers."""
+
+
+def _has_graphs(node: Any) -> bool:
+    """Loops and branches read names from around them, which a cut does not see."""
+    return any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
+
+
+def _inexact(captured: "Captured", op: "Op") -> bool:
+    base = op.form.split(".")[1]
+    whole = captured.graph.values[op.outputs[0]].dtype == "int64"
+    return base in INEXACT or (whole and base in INEXACT_WHOLE)
 
 
 def _opsets(model: Any) -> list[Any]:

@@ -85,8 +85,7 @@ class Lookup:
     def cheap(self, graph: Graph) -> bool:
         """Whether the index can be computed by itself before the call: a few whole numbers; or once
         and for all, since it depends on sizes alone."""
-        given = {value.name for value in graph.inputs}
-        if not any(given.intersection(graph.by_name[op].operands) for op in self.made_by):
+        if self.index not in graph.from_inputs:
             return True
         made = [out for op in self.made_by for out in graph.by_name[op].outputs]
         floats = [value for value in made if "float" in graph.values[value].dtype]
@@ -167,6 +166,8 @@ class Program:
     """For a model not captured whole: the model with its fragments replaced by others."""
     uncaptured: tuple[str, ...] = ()
     """What could not be captured: where and why."""
+    example: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    """The arguments the user gave, for a model not captured whole."""
     reference_name: str = "eager"
     capture_s: float = field(default=0.0, compare=False)
 

@@ -71,6 +71,15 @@ class Graph:
         return MappingProxyType({out: op.name for op in self.ops for out in op.outputs})
 
     @cached_property
+    def from_inputs(self) -> frozenset[str]:
+        """Inputs, and all values that depend on what they hold; the others, on sizes at most."""
+        found = {value.name for value in self.inputs}
+        for op in self.ops:
+            if not found.isdisjoint(op.operands):
+                found.update(op.outputs)
+        return frozenset(found)
+
+    @cached_property
     def readers(self) -> Mapping[str, tuple[str, ...]]:
         readers: dict[str, list[str]] = {}
         for op in self.ops:

@@ -52,6 +52,8 @@ def why_illegal(plan: "Plan", space: "Space") -> str | None:
     for region in plan.regions:
         rewrite = region.rewrite
         if rewrite.backend not in space.runnable:
+            if rewrite.backend in space.settings:
+                return f"region {region.name}: {rewrite.backend} can run nothing of this model"
             known = ", ".join(sorted(space.runnable))
             return f"region {region.name}: no backend {rewrite.backend!r} here; there are {known}"
         missing = [op for op in region.ops if op not in space.runnable[rewrite.backend]]

@@ -3,7 +3,7 @@
 Must not know how the ONNX came about.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,14 @@ from gearshift.act.backends.onnxruntime import to_numpy, to_torch, weight_arrays
 from gearshift.act.backends.protocol import Executable, Order
 from gearshift.capture.program import Fragment
 from gearshift.errors import MissingExtraError
+from gearshift.ir.graph import Op, Value
 from gearshift.plan.rewrite import Rewrite
 
 if TYPE_CHECKING:
     from gearshift.capture.onnx_graph import OnnxBody
 
+EXACT_BELOW = 1 << 20
+"""It computes whole numbers as 32-bit floats here and there: sums of a few still fit."""
 # OpenVINO's reader takes this location for an address in this process.
 IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
 
@@ -33,12 +36,14 @@ class OpenVinoBackend:
         if fragment.onnx is None or find_spec("openvino") is None:
             return frozenset()
         values = fragment.graph.values
+        free = fragment.graph.from_inputs
         return frozenset(
             op.name
             for op in fragment.graph.ops
             if op.name in fragment.onnx.runnable
             # it computes in float32, whatever it is given
             and not any(values[v].dtype == "float64" for v in (*op.operands, *op.outputs))
+            and not (free.intersection(op.operands) and _grows(op, values))
         )
 
     def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
@@ -73,7 +78,20 @@ class OpenVinoBackend:
             sizes=cut.sizes,
             outputs=cut.outputs,
             held_bytes=self.held_bytes(order),
+            exact_below=EXACT_BELOW,
         )
+
+
+GROWING = frozenset({"sum", "prod", "cumsum", "cumprod", "mul", "pow", "mm", "bmm", "matmul"})
+
+
+def _grows(op: Op, values: Mapping[str, Value]) -> bool:
+    """Whole numbers that may outgrow what it computes with, or come from what is no number."""
+    if values[op.outputs[0]].dtype not in ("int64", "int32"):
+        return False
+    base = op.form.split(".")[1] if op.form.startswith("aten.") else ""
+    from_float = any("float" in values[v].dtype for v in op.operands)
+    return base in GROWING or (from_float and base == "_to_copy")
 
 
 @cache

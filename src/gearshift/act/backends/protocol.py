@@ -50,6 +50,8 @@ class Executable:
     outputs: tuple[str, ...]
     held_bytes: int
     """What it holds beyond the model's own weights."""
+    exact_below: int | None = None
+    """Whole numbers of at least this size may come out wrong."""
 
 
 class Backend(Protocol):
