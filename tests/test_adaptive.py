@@ -34,6 +34,13 @@ def until_adapted(runtime: gearshift.Runtime, model: nn.Module, x: torch.Tensor)
     return monotonic() - start_s
 
 
+def call_for(runtime: gearshift.Runtime, x: torch.Tensor, seconds: float) -> None:
+    end_s = monotonic() + seconds
+    with torch.no_grad():
+        while monotonic() < end_s:
+            runtime(x)
+
+
 @pytest.mark.capability("core.never-slower")
 @pytest.mark.capability("core.explain")
 @pytest.mark.capability("core.store")
@@ -44,6 +51,7 @@ def test_adapt_adapts_and_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         before = set(threading.enumerate())
         with gearshift.adapt(model, x, policy="bandit") as runtime:
             until_adapted(runtime, model, x)
+            call_for(runtime, x, 1.5)
             decision = next(d for d in runtime.decisions if d.outcome.startswith("serves"))
             assert decision.measured_gain is None or decision.measured_gain > 1
             words = "known to be the best" if start == "warm" else "may be better"
@@ -60,9 +68,7 @@ def test_a_plan_asked_for_by_hand_stays_until_released() -> None:
     with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():
         eager = whole(runtime.program.graph)
         runtime.swap(eager)
-        end_s = monotonic() + 2
-        while monotonic() < end_s:
-            runtime(x)
+        call_for(runtime, x, 2)
         assert runtime.plan == eager
         runtime.release()
         until_adapted(runtime, model, x)

@@ -14,8 +14,8 @@ from gearshift.predict.table import Table
 CLEARLY = 0.97
 """Only what takes less than this share of the other's time is better."""
 DRIFT = 1.5
-"""A plan that takes so many times what it used to, in a situation that looks the same, means that
-the situation is not the same: what was learned in it is doubted."""
+"""A plan that takes so many times what it used to, in a situation that looks the same, is learned
+anew."""
 DOUBTED, PERSISTS = 2, 20
 """What it counts for then; after so many calls that tell the same."""
 MAX_FAILURES = 2
@@ -63,8 +63,7 @@ class Bandit:
         before = self.odd.get((situation, plan), 0)
         count = before + len(odd) if 2 * len(odd) > len(seconds) else 0
         if count >= PERSISTS:
-            for stats in self.table.rows[situation].values():
-                stats.forget(DOUBTED)
+            self.table.rows[situation][plan].forget(DOUBTED)
             count = 0
         self.odd[situation, plan] = count
 
