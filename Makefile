@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: setup run test check soak size capabilities clean
+.PHONY: setup run test check bench soak size capabilities clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,13 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(STAMP)
+	mkdir -p docs/results
+	$(BIN)/gearshift bench overhead --json > docs/results/overhead.json
+	for seed in 1 2 3; do \
+		$(BIN)/gearshift bench runtime --seed $$seed --json > docs/results/runtime-$$seed.json || exit 1; \
+	done
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak

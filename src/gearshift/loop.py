@@ -22,7 +22,7 @@ log = logging.getLogger("gearshift")
 TICK_S = 0.1
 SERVED_S = 0.2
 """Below so much time in calls there is nothing to gain."""
-IDLE_S = 30.0
+IDLE_S = 60.0
 """A trial that gets no calls for so long is over."""
 
 

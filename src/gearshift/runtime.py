@@ -269,7 +269,6 @@ class Runtime:
             if turns is None or self._trial is None:
                 return 0.0
             (new, predicted, reason), old = self._trial, self._in_force
-            self._trial = None
             winner, loser = (new, old) if keep_new else (old, new)
             self._serve(winner, shelve=loser)
             self._swaps += keep_new
@@ -304,7 +303,7 @@ class Runtime:
     def _serve(self, prepared: Prepared, *, shelve: Prepared | None) -> None:
         kept = () if shelve is None else shelve.variants
         self._put_in_force(prepared.executor, prepared.variants, kept=kept)
-        self._in_force = prepared
+        self._in_force, self._trial = prepared, None
         if shelve is not None:
             self._shelf.put(shelve)
 

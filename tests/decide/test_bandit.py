@@ -60,6 +60,7 @@ def test_a_hidden_change_is_noticed_by_its_times() -> None:
     assert world.plan == ONE
 
 
+@pytest.mark.capability("core.objective")
 def test_energy_counts_if_the_user_says_so() -> None:
     """Two threads that are not twice as fast cost more energy than one."""
     world = World({(EAGER, 0): 0.04, (TWO, 0): 0.020, (ONE, 0): 0.025})

@@ -50,6 +50,7 @@ def test_G1_what_is_no_number_is_caught_before_use(seconds: float) -> None:
     assert table.measured(situation, "p") is None
 
 
+@pytest.mark.capability("core.explore-bound")
 @pytest.mark.parametrize("how", [How.TRY, How.ADOPT])
 def test_G2_the_worst_plan_costs_no_more_than_the_budget(how: How) -> None:
     world = World(WORST)

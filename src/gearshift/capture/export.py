@@ -88,8 +88,8 @@ def capture_fragment(
     example, _ = pytree.tree_flatten(canonical(signature, args, kwargs))
     _refuse_unfit_inputs(example)
     flat = Flat(module, form.spec, example)
-    _refuse_stateful(module, args, kwargs)
     exported = _export(flat, _distinct([leaf for leaf in example if isinstance(leaf, Tensor)]))
+    _refuse_stateful(module, args, kwargs)
     _refuse_random(exported)
     with _quiet():
         exported, onnx, notes = onnx_export.convert(exported)

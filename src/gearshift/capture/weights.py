@@ -112,7 +112,8 @@ def eval_twin(module: nn.Module, made: dict[int, nn.Module] | None = None) -> nn
     if id(module) not in made:
         twin: nn.Module = object.__new__(type(module))
         made[id(module)] = twin
-        children = {n: c and eval_twin(c, made) for n, c in module._modules.items()}
+        held = module._modules.items()
+        children = {n: None if c is None else eval_twin(c, made) for n, c in held}
         object.__setattr__(
             twin, "__dict__", {**module.__dict__, "training": False, "_modules": children}
         )

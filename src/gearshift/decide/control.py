@@ -19,7 +19,7 @@ from gearshift.ir.snapshot import Sample, Snapshot
 
 log = logging.getLogger("gearshift")
 CHILD = (sys.executable, "-m", "gearshift.decide.child")
-PATIENCE_S, SAVE_S = 10.0, 2.0
+PATIENCE_S, SAVE_S, ASLEEP_S = 10.0, 2.0, 1.0
 BACK_OFF_S, LONGEST_S = 1.0, 60.0
 MAX_WAITING = 512
 """Samples kept while the child is silent."""
@@ -53,7 +53,7 @@ class ChildProcess:
         self._process: subprocess.Popen[str] | None = None
         self._answers: list[str] = []
         self._asked_s: float | None = None
-        self._start_s = 0.0
+        self._seen_s = self._start_s = 0.0
         self._back_off_s = BACK_OFF_S
         self._samples: tuple[Sample, ...] = ()
         self._outcomes: list[Outcome] = []
@@ -63,6 +63,10 @@ class ChildProcess:
         return None if self._process is None else self._process.pid
 
     def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Proposal | None:
+        asleep_s = snapshot.at_s - self._seen_s
+        self._seen_s = snapshot.at_s
+        if self._asked_s is not None and asleep_s > ASLEEP_S:
+            self._asked_s += asleep_s  # we were stopped, and so may the child have been
         self._outcomes += outcomes
         self._samples = (*self._samples, *snapshot.samples)[-MAX_WAITING:]
         if not self._alive(snapshot.at_s):

@@ -1,0 +1,39 @@
+"""How many neighbours there are, from readings as they were seen on two cores."""
+
+import pytest
+
+from gearshift.observe.neighbours import Neighbours, wanted_by_us
+
+
+def seen(readings: list[tuple[float, float]]) -> list[int]:
+    neighbours = Neighbours(2)
+    return [neighbours.update(used=used, ready=ready) for used, ready in readings]
+
+
+@pytest.mark.parametrize(
+    ("used", "ready", "count"),
+    [(0.02, 0.5, 0), (0.5, 0.9, 1), (1.0, 1.0, 1), (1.0, 2.0, 2), (1.4, 2.1, 2), (1.5, 5.0, 2)],
+)
+def test_the_count_does_not_depend_on_who_got_what(used: float, ready: float, count: int) -> None:
+    assert seen([(used, ready)] * 10)[-1] == count
+
+
+def test_a_moments_work_is_no_neighbour() -> None:
+    assert set(seen([(0.0, 0.0), (1.0, 1.0), (0.0, 0.0), (0.9, 1.0), (0.1, 0.0)])) == {0}
+
+
+def test_it_is_seen_and_forgotten_within_two_readings() -> None:
+    assert seen([(0.0, 0.0)] + [(0.9, 1.0)] * 3 + [(0.0, 0.0)] * 3) == [0, 0, 1, 1, 1, 0, 0]
+
+
+def test_without_a_count_of_what_is_ready_what_is_used_must_do() -> None:
+    neighbours = Neighbours(2)
+    for _ in range(3):
+        neighbours.update(used=0.9, ready=None)
+    assert neighbours.count == 1
+    assert neighbours.update(used=None, ready=None) == 1
+
+
+def test_what_we_want_is_what_we_get_and_wait_for() -> None:
+    assert wanted_by_us(1.0, 0.5) == 2.0
+    assert wanted_by_us(2.0, 0.0) == 2.0
