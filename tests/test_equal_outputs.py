@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
@@ -266,7 +267,7 @@ def quick(space: Space) -> Space:
 
 
 calm = settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],  # an example takes a second: no time to look for a smaller one
@@ -275,9 +276,18 @@ calm = settings(
 
 
 def test_every_plan_gives_eagers_outputs() -> None:
+    compare_all(calm)
+
+
+@pytest.mark.soak
+def test_every_plan_gives_eagers_outputs_many_times() -> None:
+    compare_all(settings(calm, max_examples=200))
+
+
+def compare_all(how: settings) -> None:
     by_plan: list[bool] = []
 
-    @calm
+    @how
     @given(st.randoms(use_true_random=True))
     def compare(random: Random) -> None:
         model = Model(draw_recipe(random)).eval()
