@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from gearshift import settings
+from gearshift.act.background import Background
+from gearshift.act.changes import Changes
 from gearshift.act.executor import Timing
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Guard, Limits
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 Done = Callable[[str | None], None]
 
 
-def open_loop(runtime: "Runtime", policy: str, limits: Limits) -> Loop | None:
+def open_loop(
+    runtime: "Runtime", changes: Changes, background: Background, policy: str, limits: Limits
+) -> Loop | None:
     """None if nothing can be decided: nothing was captured, or nothing is to change."""
     if policy not in POLICIES:
         raise UsageError(f"policy={policy!r}: there are {', '.join(POLICIES)}")
@@ -54,7 +58,7 @@ def open_loop(runtime: "Runtime", policy: str, limits: Limits) -> Loop | None:
         home=str(settings.home()),
         key=key,
     )
-    hands = RuntimeHands(runtime, space)
+    hands = RuntimeHands(runtime, space, changes, background)
     costs = Costs(runtime.objective, space.max_threads)
     return Loop(
         sampler=Sampler(open_hal(), space.max_threads),
@@ -67,41 +71,46 @@ def open_loop(runtime: "Runtime", policy: str, limits: Limits) -> Loop | None:
 class RuntimeHands:
     """Holds the runtime weakly: a loop must not keep alive what nobody can call any more."""
 
-    def __init__(self, runtime: "Runtime", space: Space) -> None:
-        self._held = ref(runtime)
-        self._space = space
+    def __init__(
+        self, runtime: "Runtime", space: Space, changes: Changes, background: Background
+    ) -> None:
+        self._held, self._held_changes = ref(runtime), ref(changes)
+        self._space, self._background = space, background
 
     @property
-    def _runtime(self) -> "Runtime":
-        runtime = self._held()
-        if runtime is None:
+    def _changes(self) -> Changes:
+        changes = self._held_changes()
+        if changes is None:
             raise Gone
-        return runtime
+        return changes
 
     @property
     def in_force(self) -> str:
-        return self._runtime.plan.fingerprint
+        return self._changes.serving.active.plan.fingerprint
 
     @property
     def trial(self) -> str | None:
-        trial = self._runtime.trial
+        trial = self._changes.serving.trial
         return None if trial is None else trial.new.plan.fingerprint
 
     @property
     def spent_s(self) -> float:
-        trial = self._runtime.trial
+        trial = self._changes.serving.trial
         return 0.0 if trial is None else trial.spent_s
 
     @property
     def by_hand(self) -> bool:
-        return self._runtime.by_hand
+        return self._changes.by_hand
 
     @property
     def held_bytes(self) -> int:
-        return self._runtime.memory.total_bytes
+        runtime = self._held()
+        if runtime is None:
+            raise Gone
+        return runtime.memory.total_bytes
 
     def timings(self) -> Iterable[tuple[str, Timing]]:
-        for executor in self._runtime.executors:
+        for executor in self._changes.serving.executors:
             fingerprint = executor.plan.fingerprint
             for timing in executor.timings():
                 yield fingerprint, timing
@@ -110,16 +119,24 @@ class RuntimeHands:
         return why_illegal(plan, self._space)
 
     def adopt(self, proposal: Proposal, done: Done) -> None:
-        self._soon(lambda: self._runtime.adopt(proposal), done)
+        plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
+        self._soon(lambda: self._changes.adopt(plan, reason, gain), done)
 
     def begin_trial(self, proposal: Proposal, credit_s: float, done: Done) -> None:
-        self._soon(lambda: self._runtime.begin_trial(proposal, credit_s), done)
+        plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
+        usual_s = proposal.current_s or 0.0
+        self._soon(
+            lambda: self._changes.begin_trial(
+                plan, reason, gain, usual_s=usual_s, credit_s=credit_s
+            ),
+            done,
+        )
 
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
-        return self._runtime.end_trial(keep_new=keep_new, why=why, gain=gain)
+        return self._changes.end_trial(keep_new=keep_new, why=why, gain=gain)
 
     def stand_by(self, plan: Plan, done: Done) -> None:
-        self._soon(lambda: self._runtime.stand_by(plan), done)
+        self._soon(lambda: self._changes.stand_by(plan), done)
 
     def _soon(self, work: Callable[[], None], done: Done) -> None:
         """On the background thread; `done` hears what went wrong."""
@@ -132,4 +149,4 @@ class RuntimeHands:
             else:
                 done(None)
 
-        self._runtime.in_background(attempt)
+        self._background.submit(attempt)

@@ -163,6 +163,10 @@ class Executor(ABC):
     @abstractmethod
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
 
+    def runs(self, plan: Plan) -> bool:
+        """Whether calls may run on this plan."""
+        return plan == self.plan
+
     def timings(self) -> Iterator[Timing]:
         """Of the calls since this was last asked; those of unknown sizes are not among them."""
         return iter(())

@@ -24,16 +24,20 @@ class Renewal:
     ) -> None:
         self._background, self._watches = background, watches
         self._waiting = False
+        self._rebuild: Callable[[], None]
+        self._overtaken: Callable[[], bool]
 
     def begin(self, rebuild: Callable[[], None], overtaken: Callable[[], bool]) -> None:
-        """`rebuild` is called once the weights rest and the model is in eval mode."""
+        """`rebuild` is called once the weights rest and the model is in eval mode; of several asked
+        for meanwhile, the last."""
+        self._rebuild, self._overtaken = rebuild, overtaken
         if not self._waiting:
             self._waiting = True
-            self._background.submit(lambda: self._look(rebuild, overtaken, 0))
+            self._background.submit(lambda: self._look(0))
 
-    def _look(self, rebuild: Callable[[], None], overtaken: Callable[[], bool], looks: int) -> None:
+    def _look(self, looks: int) -> None:
         try:
-            done = overtaken() or self._tried(rebuild)
+            done = self._overtaken() or self._tried(self._rebuild)
         except BaseException:
             self._waiting = False
             raise
@@ -42,7 +46,7 @@ class Renewal:
             return
 
         def again() -> None:
-            self._look(rebuild, overtaken, looks + 1)
+            self._look(looks + 1)
 
         if looks < SOON and not any(watch.training() for watch in self._watches()):
             self._background.submit(again)

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from gearshift.act.executor import Executor
+from gearshift.plan.plan import Plan
 
 USUAL_WEIGHT = 0.2
 
@@ -23,6 +24,9 @@ class TakingTurns(Executor):
         self.turn = count()
         self.usual_s, self.credit_s = usual_s, credit_s
         self.spent_s = 0.0
+
+    def runs(self, plan: Plan) -> bool:
+        return plan in (self.old.plan, self.new.plan)
 
     def in_flight(self) -> int:
         return super().in_flight() + self.old.in_flight() + self.new.in_flight()

@@ -44,6 +44,8 @@ class Workshop:
     tallies: Tallies
     room: Callable[[Fragment, Sequence[Region]], AbstractContextManager[None]]
     """Held while these regions are built; raises MemoryLimitError if they would not fit."""
+    count: Callable[["Variants"], None]
+    """Told of all there are, since what they hold counts."""
     weights_changed: Callable[[], None]
     failed: Callable[["Variants", Region, Exception], None]
 
@@ -62,6 +64,7 @@ class Variants:
         self._retired = False
         self._seen: Counter[Key] = Counter()
         self._own: dict[Key, Any] = {}
+        shop.count(self)
 
     def build_own(self, leaves: Sequence[Any], key: Key, reuse: Sequence[Variant] = ()) -> None:
         """A build for exactly this signature; it serves from here on."""

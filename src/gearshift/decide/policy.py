@@ -30,6 +30,13 @@ class Proposal:
     current_s: float | None = None
     """What the plan in force takes in the same situation."""
 
+    @property
+    def gain(self) -> float | None:
+        """Old time over new, as foreseen."""
+        if self.predicted_s is None or self.current_s is None or self.predicted_s <= 0:
+            return None
+        return self.current_s / self.predicted_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

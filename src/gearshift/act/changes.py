@@ -1,0 +1,130 @@
+"""How one plan follows another: asked for by hand, adopted, tried; and the record of why.
+
+Must not know who decides or how a plan is built.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+
+from gearshift.act.prepared import Prepared
+from gearshift.act.serving import Serving
+from gearshift.errors import GearshiftError, PlanError
+from gearshift.plan.decision import Decision
+from gearshift.plan.plan import Plan, why_malformed
+
+MAX_DECISIONS = 256
+
+
+class Changes:
+    """One change at a time, under `lock`."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        prepare: Callable[[Plan], Prepared],
+        as_captured: Callable[[], bool],
+    ) -> None:
+        """`as_captured` tells whether what stands by was built from the weights there are now."""
+        self.serving = serving
+        self.lock = threading.RLock()
+        self.by_hand = False
+        """Whether the plan in force was asked for by the user: then it stays."""
+        self.count = 0
+        self.decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
+        self._prepare, self._as_captured = prepare, as_captured
+        self._start_s = monotonic()
+        self._trial: tuple[str, float | None] = ("", None)
+
+    def swap(
+        self, plan: Plan, reason: str, gain: float | None = None, *, shelve: bool = False
+    ) -> None:
+        """`gain` is what is foreseen: old time over new."""
+        with self.lock:
+            prepared = self._ready(plan, reason, gain)
+            self.serving.serve(prepared, shelve=self.serving.in_force if shelve else None)
+            self.count += 1
+            outcome = f"serves; verified, worst error {prepared.worst_error:.1g}"
+            self.record(plan, reason, outcome, gain)
+
+    def swap_by_hand(self, plan: Plan, reason: str) -> None:
+        with self.lock:
+            self.swap(plan, reason)
+            self.by_hand = True
+            self.serving.shelf.clear()
+
+    def swap_unless_overtaken(self, plan: Plan, reason: str, count: int) -> None:
+        """What somebody else has swapped to meanwhile stands."""
+        with self.lock:
+            if self.count == count:
+                self.swap(plan, reason)
+
+    def adopt(self, plan: Plan, reason: str, gain: float | None) -> None:
+        """The plan before stands by."""
+        with self.lock:
+            if not self.by_hand:
+                self.swap(plan, reason, gain, shelve=True)
+
+    def begin_trial(
+        self, plan: Plan, reason: str, gain: float | None, *, usual_s: float, credit_s: float
+    ) -> None:
+        """From here on every other call goes to this plan."""
+        with self.lock:
+            if self.by_hand:
+                raise PlanError("the plan in force was asked for by hand")
+            new = self._ready(plan, reason, gain)
+            self._trial = (reason, gain)
+            self.serving.begin_trial(new, usual_s=usual_s, credit_s=credit_s)
+
+    def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
+        """Seconds the newcomer cost beyond the usual; 0 if the trial was overtaken."""
+        with self.lock:
+            turns = self.serving.end_trial(keep_new=keep_new)
+            if turns is None:
+                return 0.0
+            self.count += keep_new
+            reason, predicted = self._trial
+            outcome = f"{'serves' if keep_new else 'dropped'}: {why}"
+            self.record(turns.new.plan, reason, outcome, predicted, gain)
+            return turns.spent_s
+
+    def stand_by(self, plan: Plan) -> None:
+        """Builds a plan for when it is wanted."""
+        with self.lock:
+            if plan not in self.serving.shelf and plan != self.serving.active.plan:
+                self.serving.shelf.put(self._prepare(plan))
+
+    def end(self) -> None:
+        """Back to the model itself; whatever was still to come is overtaken."""
+        with self.lock:
+            self.count += 1
+            self.serving.to_eager()
+            self.serving.shelf.clear()
+
+    def record(
+        self,
+        plan: Plan,
+        reason: str,
+        outcome: str,
+        predicted_gain: float | None = None,
+        measured_gain: float | None = None,
+    ) -> None:
+        decision = Decision(
+            at_s=monotonic() - self._start_s,
+            plan=plan.fingerprint if isinstance(plan, Plan) else "no plan",
+            reason=reason,
+            outcome=outcome,
+            predicted_gain=predicted_gain,
+            measured_gain=measured_gain,
+        )
+        self.decisions.append(decision)
+
+    def _ready(self, plan: Plan, reason: str, gain: float | None) -> Prepared:
+        """One that stands by, for the weights there are now; else built. A refusal is recorded."""
+        usable = why_malformed(plan) is None and self._as_captured()
+        try:
+            return (self.serving.shelf.take(plan) if usable else None) or self._prepare(plan)
+        except GearshiftError as error:
+            self.record(plan, reason, f"refused: {error}", gain)
+            raise

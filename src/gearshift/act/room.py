@@ -1,0 +1,60 @@
+"""Bytes held by what is built, and whether more may be: the memory limit, also while building.
+
+Must not know what is built or when it goes.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from weakref import WeakSet
+
+from gearshift.act.variants import Variants
+from gearshift.errors import MemoryLimitError
+
+
+class Room:
+    def __init__(
+        self, *, limit: int | None, weight_bytes: int, make_room: Callable[[], None]
+    ) -> None:
+        """`make_room` lets go of what can be spared."""
+        self._limit, self._weight_bytes, self._make_room = limit, weight_bytes, make_room
+        self._built: WeakSet[Variants] = WeakSet()
+        self._counting = threading.Lock()
+        self._spoken_for = 0
+
+    def count(self, variants: Variants) -> None:
+        """What these hold counts from here on, until they are gone."""
+        self._built.add(variants)
+
+    @property
+    def region_bytes(self) -> int:
+        """Of all plans: in force, standing by, being built, not yet let go. Each byte once."""
+        variants = [variant for v in list(self._built) for variant in v.built]
+        regions = {id(e): e.held_bytes for variant in variants for e in variant.executables}
+        return sum(regions.values())
+
+    @contextmanager
+    def take(self, need: Callable[[], int]) -> Iterator[None]:
+        """While something is built its bytes are spoken for; MemoryLimitError if too many."""
+        if self._limit is None:
+            yield
+            return
+        needed = need()
+        if self._total(needed) > self._limit:
+            self._make_room()
+        with self._counting:
+            total = self._total(needed)
+            if total > self._limit:
+                raise MemoryLimitError(
+                    f"the limit is {self._limit / 1e6:.0f} MB; while this plan is built"
+                    f" {total / 1e6:.0f} MB would be held"
+                )
+            self._spoken_for += needed
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._spoken_for -= needed
+
+    def _total(self, needed: int) -> int:
+        return self._weight_bytes + self.region_bytes + self._spoken_for + needed

@@ -1,0 +1,99 @@
+"""Which plan calls run on: one in force, perhaps one that takes turns with it, some standing by.
+
+Must not know how a plan is built, or why it is put in force.
+"""
+
+import threading
+from collections.abc import Callable
+
+from gearshift.act.background import Background
+from gearshift.act.executor import EagerExecutor, Executor
+from gearshift.act.prepared import Prepared
+from gearshift.act.shelf import Shelf
+from gearshift.act.turns import TakingTurns
+from gearshift.act.variants import Variants
+from gearshift.plan.plan import Plan
+
+
+class Serving:
+    """`active` is the one reference a call takes. Whoever changes plans holds the runtime's lock;
+    `to_eager` may be called without it."""
+
+    def __init__(
+        self, eager: EagerExecutor, background: Background, watch_live: Callable[[bool], None]
+    ) -> None:
+        self.eager = Prepared(executor=eager, variants=())
+        self.active: Executor = eager
+        self.in_force, self.newcomer = self.eager, self.eager
+        self.variants: tuple[Variants, ...] = ()
+        """Of all plans that calls may run on."""
+        self.shelf = Shelf(self._let_go)
+        self._background, self._watch_live = background, watch_live
+        self._exchanging = threading.Lock()
+
+    @property
+    def trial(self) -> TakingTurns | None:
+        """Two plans that take turns, if there are."""
+        active = self.active
+        return active if isinstance(active, TakingTurns) else None
+
+    @property
+    def executors(self) -> tuple[Executor, ...]:
+        """Those that calls may run on now."""
+        trial = self.trial
+        return (self.active,) if trial is None else (trial.old, trial.new)
+
+    def serve(self, prepared: Prepared, *, shelve: Prepared | None = None) -> None:
+        """What served before is freed, but for what is shelved."""
+        kept = () if shelve is None else shelve.variants
+        self._exchange(prepared.executor, prepared.variants, kept=kept)
+        self.in_force = prepared
+        if shelve is not None:
+            self.shelf.put(shelve)
+
+    def begin_trial(self, new: Prepared, *, usual_s: float, credit_s: float) -> None:
+        old = self.in_force
+        turns = TakingTurns(old.executor, new.executor, usual_s=usual_s, credit_s=credit_s)
+        self.newcomer = new
+        self._exchange(turns, (*old.variants, *new.variants))
+
+    def end_trial(self, *, keep_new: bool) -> TakingTurns | None:
+        """The better one serves, the other stands by; None if the trial was overtaken."""
+        turns = self.trial
+        if turns is not None:
+            new, old = self.newcomer, self.in_force
+            self.serve(new if keep_new else old, shelve=old if keep_new else new)
+        return turns
+
+    def to_eager(self, instead_of: Plan | None = None) -> bool:
+        """Unless it is only to take the place of a plan that calls no longer run on."""
+        done = self._exchange(self.eager.executor, (), instead_of)
+        if done:
+            self.in_force = self.eager
+        return done
+
+    def _exchange(
+        self,
+        executor: Executor,
+        variants: tuple[Variants, ...],
+        instead_of: Plan | None = None,
+        kept: tuple[Variants, ...] = (),
+    ) -> bool:
+        with self._exchanging:
+            before, old = self.active, self.variants
+            if instead_of is not None and not before.runs(instead_of):
+                return False
+            self.active, self.variants = executor, variants
+        self._watch_live(executor is not self.eager.executor)
+        for current in variants:
+            current.revive()
+        gone = [v for v in old if v not in variants]
+        for variants_before in gone:
+            variants_before.retire()
+        releases = [v.release for v in gone if v not in kept]
+        if releases:
+            self._background.let_go(before.in_flight, releases)
+        return True
+
+    def _let_go(self, prepared: Prepared) -> None:
+        self._background.let_go(prepared.executor.in_flight, [prepared.release])
