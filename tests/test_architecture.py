@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe": {"ir", "plan", "errors", "settings"},
     "predict": {"ir", "plan"},
     "decide": {"ir", "plan", "errors", "observe", "predict"},
-    "loop": {"ir", "plan", "observe", "decide"},
+    "loop": {"ir", "plan", "observe", "predict", "decide"},
     # Recipes wire the parts; nothing above knows of them.
     "adaptive": PARTS,
     "runtime": {*PARTS, "adaptive"},

@@ -57,6 +57,10 @@ def open_loop(
         objective=runtime.objective,
         home=str(settings.home()),
         key=key,
+        identities={
+            fingerprint: {region.name: identity(graph, region.ops) for region in plan.regions}
+            for fingerprint, plan in plans.items()
+        },
     )
     hands = RuntimeHands(runtime, space, changes, background)
     costs = Costs(runtime.objective, space.max_threads)
@@ -137,6 +141,9 @@ class RuntimeHands:
 
     def stand_by(self, plan: Plan, done: Done) -> None:
         self._soon(lambda: self._changes.stand_by(plan), done)
+
+    def amend(self, plan: str, measured_gain: float) -> None:
+        self._changes.amend(plan, measured_gain)
 
     def _soon(self, work: Callable[[], None], done: Done) -> None:
         """On the background thread; `done` hears what went wrong."""

@@ -6,6 +6,7 @@ A recipe: arguments in, runtime calls, tables out.
 import json
 import os
 import platform
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -141,12 +142,18 @@ def bench(
     """
     if name not in ("overhead", "runtime"):
         raise UsageError(f"no benchmark {name!r}; there are overhead, runtime")
-    data = {"schema_version": SCHEMA_VERSION, "name": name, "machine": machine()}
+    from gearshift.bench.show import show_overhead, show_runtime
+
+    data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "name": name, "machine": machine()}
     if name == "overhead":
         data |= _bench_overhead(model, seconds)
-    else:
-        data |= _bench_runtime(model, seed, quick)
-    _print(data, as_json, lambda: Console().print_json(data=data))
+        _print(data, as_json, lambda: show_overhead(data, Console()))
+        return
+    data |= _bench_runtime(model, seed, quick)
+    _print(data, as_json, lambda: show_runtime(data, Console()))
+    if data["void"]:
+        noise = f"{abs(data['noise'] - 1):.1%}"
+        raise GearshiftError(f"void: the same contender twice differed by {noise}; run it again")
 
 
 def _bench_overhead(models: list[str] | None, seconds: float) -> dict[str, Any]:
@@ -377,6 +384,7 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended, too
     try:
         app()
     except GearshiftError as error:

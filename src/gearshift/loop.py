@@ -7,21 +7,26 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from time import monotonic
+from statistics import geometric_mean
+from time import monotonic, thread_time
 from typing import Protocol
 
 from gearshift.decide.control import Control
 from gearshift.decide.guard import Guard
-from gearshift.decide.policy import How, Outcome, Proposal
+from gearshift.decide.messages import Answer
+from gearshift.decide.policy import REFUSED, How, Outcome, Proposal
 from gearshift.decide.trial import Verdict, verdict
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.observe.sampler import Sampler, Timed
 from gearshift.plan.plan import Plan
+from gearshift.predict.estimate import Estimate
 
 log = logging.getLogger("gearshift")
 TICK_S = 0.1
 SERVED_S = 0.2
 """Below so much time in calls there is nothing to gain."""
+MEASURED_CALLS = 10
+"""So many calls tell what a change brought."""
 IDLE_S = 60.0
 """A trial that gets no calls for so long is over."""
 
@@ -66,6 +71,9 @@ class Hands(Protocol):
 
     def stand_by(self, plan: Plan, done: Callable[[str | None], None]) -> None: ...
 
+    def amend(self, plan: str, measured_gain: float) -> None:
+        """What the last change to this plan brought, once it is known."""
+
 
 @dataclass(slots=True)
 class Trial:
@@ -77,24 +85,42 @@ class Trial:
     new: list[float] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Adopted:
+    """A plan taken over as known, and what the one before it took in the same situation."""
+
+    proposal: Proposal
+    situation: Situation
+    old: Estimate | None
+    new: list[float] = field(default_factory=list)
+
+
 class Loop:
     def __init__(self, *, sampler: Sampler, control: Control, guard: Guard, hands: Hands) -> None:
         self.sampler, self.control, self.guard, self.hands = sampler, control, guard, hands
         self.outcomes: list[Outcome] = []
         self.trial: Trial | None = None
+        self.adopted: Adopted | None = None
         self.busy = False
+        self.seen: Snapshot | None = None
+        self.answer = Answer()
+        """The last one."""
+        self.cost_s = 0.0
+        """CPU time of this side; `answer` tells the other's."""
+        self.began_s = monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gearshift loop", daemon=True)
 
     def tick(self) -> None:
-        snapshot = self.observe()
+        snapshot = self.seen = self.observe()
         self.guard.note(snapshot)
         if self.trial is not None:
             self.follow(self.trial, snapshot)
+        if self.adopted is not None:
+            self.measure_gain(self.adopted, snapshot)
         if self.guard.served_s < SERVED_S:
             return
-        outcomes, self.outcomes = self.outcomes, []
-        proposal = self.control.ask(snapshot, outcomes)
+        proposal = self.ask(snapshot)
         if self.busy or self.trial is not None or self.hands.by_hand:
             return
         if proposal is not None:
@@ -106,18 +132,27 @@ class Loop:
         hands = self.hands
         return self.sampler.take(hands.in_force, hands.trial, hands.timings(), hands.held_bytes)
 
+    def ask(self, snapshot: Snapshot) -> Proposal | None:
+        outcomes, self.outcomes = self.outcomes, []
+        answer = self.control.ask(snapshot, outcomes)
+        if answer is None:
+            return None
+        if answer.roofline is not None and self.answer.roofline is None:
+            self.sampler.use(answer.roofline)
+        self.answer = answer
+        return answer.proposal
+
     def consider(self, proposal: Proposal, snapshot: Snapshot) -> None:
         reason = self.guard.review(proposal, snapshot, self.hands.why_illegal)
         if reason is not None:
-            if reason.startswith("refused"):
+            if reason.startswith(REFUSED):
                 self._tell(proposal, snapshot, kept=False, why=reason)
             return
         self.busy = True
         if proposal.how is How.STAND_BY:
             self.hands.stand_by(proposal.plan, lambda error: self._done(proposal, snapshot, error))
         elif self.guard.is_known(proposal, snapshot):
-            self.guard.switched(snapshot)
-            self.hands.adopt(proposal, lambda error: self._done(proposal, snapshot, error))
+            self._adopt(proposal, snapshot)
         else:
             self._try(proposal, snapshot)
 
@@ -144,9 +179,37 @@ class Loop:
         plan, ratio = found
         reason = f"rolled back: the plan in force takes {ratio:.2f} times as long here"
         self.busy = True
+        self._adopt(Proposal(plan=plan, how=How.ADOPT, reason=reason), snapshot)
+
+    def measure_gain(self, adopted: Adopted, snapshot: Snapshot) -> None:
+        """What a change brought, from the first calls in the situation it was made for."""
+        plan = adopted.proposal.plan.fingerprint
+        for sample in snapshot.samples:
+            if sample.plan == plan and sample.situation == adopted.situation:
+                adopted.new.extend(sample.seconds)
+        over = snapshot.situation != adopted.situation or snapshot.plan != plan
+        if len(adopted.new) < MEASURED_CALLS and not over:
+            return
+        self.adopted = None
+        gain = None
+        if adopted.old is not None and len(adopted.new) >= MEASURED_CALLS:
+            gain = adopted.old.mean_s / geometric_mean(adopted.new)
+            self.hands.amend(plan, gain)
+        self._tell(adopted.proposal, snapshot, kept=True, why="serves", gain=gain)
+
+    def _adopt(self, proposal: Proposal, snapshot: Snapshot) -> None:
         self.guard.switched(snapshot)
-        proposal = Proposal(plan=plan, how=How.ADOPT, reason=reason)
-        self.hands.adopt(proposal, lambda error: self._done(proposal, snapshot, error))
+        situation = snapshot.situation
+
+        def done(error: str | None) -> None:
+            if error is None and situation is not None:
+                old = self.guard.table.measured(situation, snapshot.plan, least=1)
+                self.adopted = Adopted(proposal=proposal, situation=situation, old=old)
+                self.busy = False
+            else:
+                self._done(proposal, snapshot, error)
+
+        self.hands.adopt(proposal, done)
 
     def _try(self, proposal: Proposal, snapshot: Snapshot) -> None:
         credit_s = self.guard.credit_s
@@ -171,20 +234,32 @@ class Loop:
         if wins:
             self.guard.switched(snapshot)
         self.trial = None
-        self._tell(trial.proposal, snapshot, kept=wins, why=why)
+        self._tell(trial.proposal, snapshot, kept=wins, why=why, gain=gain)
 
     def _done(self, proposal: Proposal, snapshot: Snapshot, error: str | None) -> None:
-        why = "serves" if error is None else f"refused: {error}"
+        why = "serves" if error is None else f"{REFUSED}: {error}"
         self._tell(proposal, snapshot, kept=error is None, why=why)
         self.busy = False
 
-    def _tell(self, proposal: Proposal, snapshot: Snapshot, *, kept: bool, why: str) -> None:
+    def _tell(
+        self,
+        proposal: Proposal,
+        snapshot: Snapshot,
+        *,
+        kept: bool,
+        why: str,
+        gain: float | None = None,
+    ) -> None:
         outcome = Outcome(
             plan=proposal.plan.fingerprint,
             how=proposal.how,
             kept=kept,
             why=why,
             situation=snapshot.situation,
+            at_s=max(0.0, snapshot.at_s - self.began_s),
+            reason=proposal.reason,
+            predicted_gain=proposal.gain,
+            measured_gain=gain,
         )
         self.outcomes.append(outcome)
 
@@ -198,8 +273,10 @@ class Loop:
 
     def _run(self) -> None:
         while not self._stop.wait(TICK_S):
+            start_s = thread_time()
             try:
                 self.tick()
+                self.cost_s += thread_time() - start_s
             except Gone:
                 break
             except Exception:  # calls go on without it; a bug is shown, not swallowed

@@ -1,23 +1,27 @@
 """A machine and a model made of numbers: plans that take so long beside so many neighbours."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.control import Control, InProcess
 from gearshift.decide.guard import Guard, Limits
+from gearshift.decide.messages import Answer
 from gearshift.decide.mind import Mind
 from gearshift.decide.policy import Options, Outcome, Policy, Proposal
 from gearshift.decide.reward import Costs
 from gearshift.ir.measurement import Metric, Source
+from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Snapshot
+from gearshift.ir.work import Work
 from gearshift.loop import Loop
-from gearshift.observe.sampler import OTHERS, Sampler
+from gearshift.observe.sampler import ENERGY, OTHERS, Sampler
 from gearshift.observe.store import Store, memory_store
 from gearshift.plan import Objective, Plan, Region, Rewrite
 from gearshift.predict.table import Table
 
 CORES = 2
+WORK = Work(flops=1e9, moved_bytes=2e7, set_bytes=1e7)
 KEY = {"machine": "m", "versions": "v", "graph": "g"}
 EAGER = Plan(regions=(Region(ops=("a",)),))
 TWO = Plan(regions=(Region(ops=("a",), rewrite=Rewrite(backend="onnxruntime", threads=2)),))
@@ -35,16 +39,23 @@ TIMES = {
 
 
 @dataclass(frozen=True)
-class Call:
+class Label:
     signature: str
+    work: Work | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    label: Label
     call_s: float
+    region_s: Mapping[str, float] = field(default_factory=dict)
 
 
 class World:
     """Hands, counters and clock in one; `live` lets calls flow and the loop tick."""
 
     def __init__(self, times: dict[tuple[Plan, int], float] | None = None) -> None:
-        self.now_s, self.cpu_s = 1000.0, 0.0
+        self.now_s, self.energy_j = 1000.0, 0.0
         self.neighbours = 0
         self.times = times or TIMES
         self.plan, self.newcomer = EAGER, None
@@ -55,6 +66,9 @@ class World:
         self.pending: list[tuple[str, Call]] = []
         self.served: list[tuple[float, Plan, float]] = []
         self.switches: list[tuple[float, Plan]] = []
+        self.gains: list[tuple[str, float]] = []
+        self.noted: list[Work] = []
+        self.roofline: Roofline | None = None
 
     def live(self, loop: Loop, seconds: float) -> None:
         end_s = self.now_s + seconds
@@ -74,21 +88,27 @@ class World:
         if trying:
             self.spent_s += max(0.0, call_s - self.times[self.plan, self.neighbours])
         self.now_s += call_s
-        self.cpu_s += call_s * (plan.regions[0].rewrite.threads or CORES)
-        self.pending.append((plan.fingerprint, Call("x", call_s)))
+        self.energy_j += call_s * (plan.regions[0].rewrite.threads or CORES)
+        call = Call(Label("x", WORK), call_s, {plan.regions[0].name: call_s})
+        self.pending.append((plan.fingerprint, call))
         self.served.append((self.now_s, plan, call_s))
 
     def clock(self) -> float:
         return self.now_s
 
-    def cpu_clock(self) -> float:
-        return self.cpu_s
-
     def read(self) -> dict[str, Metric]:
         others = self.neighbours / CORES
+        energy_j, self.energy_j = self.energy_j, 0.0
         return {
             OTHERS: Metric(value=others, source=Source.MEASURED),
+            ENERGY: Metric(value=energy_j, source=Source.MODELLED),
         }
+
+    def note(self, work: Work) -> None:
+        self.noted.append(work)
+
+    def use(self, roofline: Roofline) -> None:
+        self.roofline = roofline
 
     @property
     def in_force(self) -> str:
@@ -125,6 +145,9 @@ class World:
     def stand_by(self, plan: Plan, done: Callable[[str | None], None]) -> None:
         done(None)
 
+    def amend(self, plan: str, measured_gain: float) -> None:
+        self.gains.append((plan, measured_gain))
+
     def _serve(self, plan: Plan) -> None:
         self.plan = plan
         self.switches.append((self.now_s, plan))
@@ -136,8 +159,9 @@ class Asking:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
-    def ask(self, snapshot: Snapshot, outcomes: Iterable[Outcome]) -> Proposal | None:
-        return self.policy.propose(snapshot, Options(plans=PLANS, num_cores=CORES))
+    def ask(self, snapshot: Snapshot, outcomes: Iterable[Outcome]) -> Answer:
+        options = Options(plans=PLANS, num_cores=CORES)
+        return Answer(proposal=self.policy.propose(snapshot, options))
 
     def close(self) -> None:
         return None
@@ -162,7 +186,7 @@ def loop(
 ) -> Loop:
     objective = objective or Objective()
     return Loop(
-        sampler=Sampler(world, CORES, clock=world.clock, cpu_clock=world.cpu_clock),
+        sampler=Sampler(world, CORES, clock=world.clock),
         control=control or InProcess(mind(objective=objective)),
         guard=Guard(Table(CORES), PLANS, Costs(objective, CORES), limits or Limits()),
         hands=world,

@@ -16,7 +16,7 @@ from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Limits
 from gearshift.decide.messages import Hello
 from gearshift.decide.policy import How, Options, Outcome, Proposal
-from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan import Objective, Plan, Region
 from gearshift.predict.table import Table
 
@@ -46,7 +46,7 @@ def test_G1_what_is_no_number_is_caught_before_use(seconds: float) -> None:
     assert world.plan == EAGER
     table = Table(CORES)
     situation = Situation(signature="x", neighbours=0)
-    table.add(situation, "p", [seconds] * 20)
+    table.add(Sample(plan="p", situation=situation, seconds=(seconds,) * 20))
     assert table.measured(situation, "p") is None
 
 

@@ -6,16 +6,24 @@ import pytest
 from decide.world import CORES, EAGER, ONE, PLANS, TWO
 
 from gearshift.ir.measurement import Source
-from gearshift.ir.snapshot import Situation
+from gearshift.ir.snapshot import Sample, Situation
+from gearshift.ir.work import Work
+from gearshift.plan import Plan
 from gearshift.predict.table import ENOUGH, Stats, Table
 
 QUIET = Situation(signature="x", neighbours=0)
 BUSY = Situation(signature="x", neighbours=1)
 
 
+def sample(
+    situation: Situation, plan: Plan, seconds: list[float], work: Work | None = None
+) -> Sample:
+    return Sample(plan=plan.fingerprint, situation=situation, seconds=tuple(seconds), work=work)
+
+
 def test_what_was_measured_is_the_estimate() -> None:
     table = Table(CORES)
-    table.add(QUIET, TWO.fingerprint, [0.02] * ENOUGH)
+    table.add(sample(QUIET, TWO, [0.02] * ENOUGH))
     found = table.estimate(TWO, QUIET, PLANS)
     assert found is not None
     assert found.source is Source.MEASURED
@@ -25,8 +33,8 @@ def test_what_was_measured_is_the_estimate() -> None:
 def test_elsewhere_measured_is_carried_over() -> None:
     """Two threads beside a neighbour wait for each other; one has a core to itself."""
     table = Table(CORES)
-    table.add(QUIET, TWO.fingerprint, [0.02] * ENOUGH)
-    table.add(QUIET, ONE.fingerprint, [0.03] * ENOUGH)
+    table.add(sample(QUIET, TWO, [0.02] * ENOUGH))
+    table.add(sample(QUIET, ONE, [0.03] * ENOUGH))
     two, one = (table.estimate(plan, BUSY, PLANS) for plan in (TWO, ONE))
     assert two is not None
     assert one is not None
@@ -41,7 +49,7 @@ def test_nothing_known_is_no_estimate() -> None:
 
 def test_the_unmeasured_is_guessed_and_unsure() -> None:
     table = Table(CORES)
-    table.add(QUIET, EAGER.fingerprint, [0.04] * ENOUGH)
+    table.add(sample(QUIET, EAGER, [0.04] * ENOUGH))
     found = table.estimate(TWO, QUIET, PLANS)
     assert found is not None
     assert found.hopeful_s < found.mean_s < 0.04

@@ -10,12 +10,12 @@ from typing import Any
 from gearshift.act.compile import Variant, fragment_regions
 from gearshift.act.executor import (
     EagerExecutor,
-    Key,
     LiveCheck,
     PartialExecutor,
     WholeExecutor,
     key_of,
 )
+from gearshift.act.labels import Key, Labels
 from gearshift.act.prepared import Prepared
 from gearshift.act.tally import Tallies
 from gearshift.act.variants import Variants, Workshop, explain_refusal
@@ -41,7 +41,8 @@ def eager_executor(program: Program, tallies: Tallies) -> EagerExecutor:
     forward = getattr(program.eager, "forward", program.eager)
     names = list(inspect.signature(forward).parameters)
     outside = tallies if captured is None else None
-    return EagerExecutor(whole(program.graph), program.eager, refuse, names, key, outside)
+    labels = Labels(captured)
+    return EagerExecutor(whole(program.graph), program.eager, refuse, names, key, labels, outside)
 
 
 def assemble(
@@ -63,7 +64,7 @@ def assemble(
         built.append(variants)
     executors = {v.fragment.name: v.executor for v in built}
     if program.skeleton is None:
-        whole_model = WholeExecutor(plan, executors[""], audit)
+        whole_model = WholeExecutor(plan, executors[""], audit, Labels(program.by_name[""]))
         return Prepared(executor=whole_model, variants=tuple(built))
     in_parts = PartialExecutor(plan, executors, program.skeleton, shop.tallies, audit, broken)
     verify_parts(program.eager, in_parts.shell, program.example, shop.tolerance)

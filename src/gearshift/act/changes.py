@@ -6,6 +6,7 @@ Must not know who decides or how a plan is built.
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from time import monotonic
 
 from gearshift.act.prepared import Prepared
@@ -119,6 +120,13 @@ class Changes:
             measured_gain=measured_gain,
         )
         self.decisions.append(decision)
+
+    def amend(self, plan: str, measured_gain: float) -> None:
+        """What the last change to this plan brought, once it is known."""
+        for index in range(len(self.decisions) - 1, -1, -1):
+            if self.decisions[index].plan == plan:
+                self.decisions[index] = replace(self.decisions[index], measured_gain=measured_gain)
+                return
 
     def _ready(self, plan: Plan, reason: str, gain: float | None) -> Prepared:
         """One that stands by, for the weights there are now; else built. A refusal is recorded."""

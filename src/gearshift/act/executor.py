@@ -16,13 +16,12 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils import _pytree as pytree
 
+from gearshift.act.labels import UNKNOWN, Key, Label, Labels
 from gearshift.act.steps import MAX_MARKS, Steps
 from gearshift.act.tally import Tallies
 from gearshift.capture.calls import refuse_absurd
 from gearshift.capture.program import Fragment
 from gearshift.plan.plan import Plan, Region
-
-Key = tuple[Any, ...]
 
 
 class Aside(Protocol):
@@ -133,22 +132,9 @@ class LiveCheck(Protocol):
 class Timing:
     """One call: what came in, how long it took, and each region's part of it."""
 
-    signature: str
+    label: Label
     call_s: float
     region_s: Mapping[str, float] = field(default_factory=dict)
-
-
-def signature_text(key: Key | None) -> str:
-    """Shapes and dtypes as people write them; other arguments as they print."""
-    if key is None:
-        return "*"
-    pairs = zip(key[::2], key[1::2], strict=True)
-    return ", ".join(
-        f"{str(kind).removeprefix('torch.')}{list(value)}"
-        if isinstance(kind, torch.dtype)
-        else repr(value)[:40]
-        for value, kind in pairs
-    )
 
 
 class Executor(ABC):
@@ -184,11 +170,14 @@ def _value(counter: "count[int]") -> int:
 class WholeExecutor(Executor):
     """The model captured whole: its one fragment."""
 
-    __slots__ = ("audit", "whole")
+    __slots__ = ("audit", "labels", "whole")
 
-    def __init__(self, plan: Plan, whole: FragmentExecutor, audit: LiveCheck) -> None:
+    def __init__(
+        self, plan: Plan, whole: FragmentExecutor, audit: LiveCheck, labels: Labels
+    ) -> None:
         super().__init__(plan)
         self.whole = whole
+        self.labels = labels
         self.audit = audit
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -200,13 +189,13 @@ class WholeExecutor(Executor):
 
     def timings(self) -> Iterator[Timing]:
         for key, steps in list(self.whole.table.items()):
-            signature = signature_text(key)
+            label = self.labels.of(key)
             while steps.marks:
                 marks = steps.marks.popleft()
                 parts = dict.fromkeys((region.name for region in self.whole.regions), 0.0)
                 for index, begin_s, end_s in zip(steps.regions, marks[:-1], marks[1:], strict=True):
                     parts[self.whole.regions[index].name] += end_s - begin_s
-                yield Timing(signature, marks[-1] - marks[0], parts)
+                yield Timing(label, marks[-1] - marks[0], parts)
 
 
 class PartialExecutor(Executor):
@@ -247,7 +236,7 @@ class PartialExecutor(Executor):
 
     def timings(self) -> Iterator[Timing]:
         while self.times:
-            yield Timing(signature_text(None), self.times.popleft())
+            yield Timing(UNKNOWN, self.times.popleft())
 
     def _stand_in(self, name: str) -> Callable[..., Any]:
         fragment, tallies, audit = self.fragments[name], self.tallies, self.audit
@@ -266,7 +255,7 @@ class PartialExecutor(Executor):
 class EagerExecutor(Executor):
     """The user's own model, as it was before."""
 
-    __slots__ = ("eager", "key", "names", "refuse", "tallies", "times")
+    __slots__ = ("eager", "key", "labels", "names", "refuse", "tallies", "times")
 
     def __init__(
         self,
@@ -275,6 +264,7 @@ class EagerExecutor(Executor):
         refuse: Callable[..., Exception | None],
         names: Sequence[str],
         key: Callable[[tuple[Any, ...], dict[str, Any]], Key | None],
+        labels: Labels,
         tallies: Tallies | None,
     ) -> None:
         """With tallies, the time counts as outside the capture: of what was not captured whole."""
@@ -283,6 +273,7 @@ class EagerExecutor(Executor):
         self.refuse = refuse
         self.names = names
         self.key = key
+        self.labels = labels
         self.tallies = tallies
         self.times: deque[tuple[Key | None, float]] = deque(maxlen=MAX_MARKS)
 
@@ -305,4 +296,4 @@ class EagerExecutor(Executor):
     def timings(self) -> Iterator[Timing]:
         while self.times:
             key, call_s = self.times.popleft()
-            yield Timing(signature_text(key), call_s)
+            yield Timing(self.labels.of(key), call_s)

@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 COMMAND = (sys.executable, "-W", "ignore", "-m", "gearshift.bench.contender")
@@ -26,26 +26,28 @@ class Setting:
 
 
 class Contender:
-    def __init__(self, model: str, setting: Setting, environment: Mapping[str, str]) -> None:
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            COMMAND,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
-        order = {
-            "model": model,
-            "kind": setting.kind,
-            "threads": setting.threads,
-            "spin": setting.spin,
-            "warm_up": setting.warm_up,
-        }
-        self.ready_s = self._ask(json.dumps(order))["ready_s"]
-        self._signal(signal.SIGSTOP)
+    """`folder` is where those of one model leave what they share."""
+
+    def __init__(self, model: str, setting: Setting, folder: Path) -> None:
+        self._kind = setting.kind
+        self._log = folder / f"{setting.kind}.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, "GEARSHIFT_HOME": str(folder / "home")},
+                start_new_session=True,
+            )
+        try:
+            order = {"model": model, "folder": str(folder), **asdict(setting)}
+            self.ready_s = self._ask(json.dumps(order))["ready_s"]
+            self._signal(signal.SIGSTOP)
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, seconds: float) -> dict[str, Any]:
         self._signal(signal.SIGCONT)
@@ -64,7 +66,8 @@ class Contender:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"a contender died with exit code {self._process.wait()}")
+            said = self._log.read_text(errors="replace").strip().splitlines()
+            raise RuntimeError(f"{self._kind} ended: {said[-1] if said else 'without a word'}")
         result: dict[str, Any] = json.loads(answer)
         return result
 

@@ -4,9 +4,12 @@ Reads what to be from the first line, then a number of seconds a line: runs the 
 and answers with what it took. Must not know who else is measured.
 """
 
+import ctypes
 import json
+import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -17,10 +20,14 @@ from gearshift.act.verify import error_between
 from gearshift.capture.load import load
 
 CHECK_EVERY = 16
+PR_SET_PDEATHSIG = 1
+MODEL_FILE = "model.onnx"
 Call = Callable[..., Any]
 
 
 def main() -> None:
+    """A stopped process would outlive a benchmark that was killed: this one goes with it."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     order = json.loads(sys.stdin.readline())
     torch.manual_seed(0)
     model, example = load(order["model"])
@@ -28,27 +35,32 @@ def main() -> None:
     start_s = perf_counter()
     with torch.no_grad():
         expected = model(*args)
-        call, tell = KINDS[order["kind"]](model, args, order)
+        call, plan, tell = KINDS[order["kind"]](model, args, order)
         for _ in range(order["warm_up"]):
             call(*args)
         print(json.dumps({"ready_s": perf_counter() - start_s}), flush=True)
         for line in sys.stdin:
-            answer = run(call, args, expected, float(line))
+            answer = run(call, plan, args, expected, float(line))
             print(json.dumps({**answer, **tell()}), flush=True)
 
 
-def run(call: Call, args: Any, expected: Any, seconds: float) -> dict[str, Any]:
+def run(
+    call: Call, plan: Callable[[], str], args: Any, expected: Any, seconds: float
+) -> dict[str, Any]:
     """Calls one after the other; every so many of them compared with the model's own answer."""
     call_s: list[float] = []
+    plans: list[str] = []
     worst = 0.0
     cpu_s = cpu_seconds()
     end_s = perf_counter() + seconds
     while (start_s := perf_counter()) < end_s:
         result = call(*args)
         call_s.append(perf_counter() - start_s)
+        plans.append(plan())
         if len(call_s) % CHECK_EVERY == 0:
             worst = max(worst, difference(expected, result))
-    return {"call_s": call_s, "cpu_s": cpu_seconds() - cpu_s, "max_error": worst}
+    used_s = cpu_seconds() - cpu_s
+    return {"call_s": call_s, "cpu_s": used_s, "max_error": worst, "plans": plans}
 
 
 def difference(expected: Any, result: Any) -> float:
@@ -63,27 +75,35 @@ def cpu_seconds() -> float:
     return float(sum(t.user + t.system for t in times))
 
 
-def nothing() -> dict[str, Any]:
-    return {}
+Opened = tuple[Call, Callable[[], str], Callable[[], dict[str, Any]]]
 
 
-def eager(model: Any, args: Any, order: Any) -> tuple[Call, Callable[[], dict[str, Any]]]:
+def fixed(call: Call) -> Opened:
+    """One that never changes, and has nothing to tell."""
+    return call, str, dict
+
+
+def eager(model: Any, args: Any, order: Any) -> Opened:
     if order["threads"]:
         torch.set_num_threads(order["threads"])
-    return model, nothing
+    return fixed(model)
 
 
-def compiled(model: Any, args: Any, order: Any) -> tuple[Call, Callable[[], dict[str, Any]]]:
-    return torch.compile(model), nothing
+def compiled(model: Any, args: Any, order: Any) -> Opened:
+    if order["threads"]:
+        torch.set_num_threads(order["threads"])
+    return fixed(torch.compile(model))
 
 
-def exported(model: Any, args: Any) -> bytes:
+def export(model: Any, args: Any, order: Any) -> Opened:
+    """For all who run ONNX."""
     program = torch.onnx.export(model, args, dynamo=True, verbose=False)
     assert program is not None
-    return bytes(program.model_proto.SerializeToString())
+    program.save(_file(order), external_data=False)
+    return fixed(model)
 
 
-def onnxruntime(model: Any, args: Any, order: Any) -> tuple[Call, Callable[[], dict[str, Any]]]:
+def onnxruntime(model: Any, args: Any, order: Any) -> Opened:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -91,50 +111,56 @@ def onnxruntime(model: Any, args: Any, order: Any) -> tuple[Call, Callable[[], d
         options.intra_op_num_threads = order["threads"]
     if order["spin"] is not None:
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(order["spin"])))
-    session = ort.InferenceSession(
-        exported(model, args), options, providers=["CPUExecutionProvider"]
-    )
+    session = ort.InferenceSession(_file(order), options, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
 
     def call(*tensors: Any) -> Any:
         feeds = {n: t.numpy() for n, t in zip(names, tensors, strict=True)}
         return [torch.from_numpy(array) for array in session.run(None, feeds)]
 
-    return call, nothing
+    return fixed(call)
 
 
-def openvino(model: Any, args: Any, order: Any) -> tuple[Call, Callable[[], dict[str, Any]]]:
+def openvino(model: Any, args: Any, order: Any) -> Opened:
     import openvino as ov
 
     settings = {"INFERENCE_NUM_THREADS": order["threads"]} if order["threads"] else {}
     core = ov.Core()
-    built = core.compile_model(core.read_model(exported(model, args)), "CPU", settings)
+    built = core.compile_model(core.read_model(_file(order)), "CPU", settings)
 
     def call(*tensors: Any) -> Any:
         results = built([t.numpy() for t in tensors])
         return [torch.from_numpy(results[output]) for output in built.outputs]
 
-    return call, nothing
+    return fixed(call)
 
 
-def gearshift(model: Any, args: Any, order: Any) -> tuple[Call, Callable[[], dict[str, Any]]]:
+def gearshift(model: Any, args: Any, order: Any) -> Opened:
     from gearshift.runtime import adapt
 
     runtime = adapt(model, args)
     told = 0
 
+    def plan() -> str:
+        return str(runtime.plan.regions[0].rewrite)
+
     def tell() -> dict[str, Any]:
         nonlocal told
         decisions = [str(decision) for decision in runtime.decisions]
         new, told = decisions[told:], len(decisions)
-        return {"decisions": new, "plan": str(runtime.plan.regions[0].rewrite)}
+        return {"decisions": new}
 
-    return runtime, tell
+    return runtime, plan, tell
+
+
+def _file(order: Any) -> str:
+    return str(Path(order["folder"]) / MODEL_FILE)
 
 
 KINDS = {
     "eager": eager,
     "torch.compile": compiled,
+    "export": export,
     "onnxruntime": onnxruntime,
     "openvino": openvino,
     "gearshift": gearshift,

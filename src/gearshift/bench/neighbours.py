@@ -10,13 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-ARITHMETIC = "while True: sum(range(1000))"
-MEMORY = """
-import numpy
-a = numpy.zeros(1 << 25)
-while True: a += 1.0
-"""
-KINDS = {"arithmetic": ARITHMETIC, "memory": MEMORY}
+KINDS = {
+    "arithmetic": "def work():\n    sum(range(100_000))",
+    "memory": "import numpy\na = numpy.zeros(1 << 25)\ndef work():\n    global a\n    a += 1.0",
+}
+WHILE_WANTED = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    work()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,8 @@ def busy(neighbours: Sequence[Neighbour]) -> Iterator[None]:
 
 def _start(neighbour: Neighbour) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-c", KINDS[neighbour.kind]], env=environment)
+    code = f"{KINDS[neighbour.kind]}\n{WHILE_WANTED}"
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
     if neighbour.core is not None:
         os.sched_setaffinity(process.pid, {neighbour.core})
     return process

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from gearshift.bench.neighbours import KINDS, Neighbour
 
-NUM_CHANGES = 5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
@@ -17,21 +15,23 @@ class Phase:
     seconds: float
 
 
-def traces(seed: int, num_cores: int, seconds: float) -> dict[str, tuple[Phase, ...]]:
-    """`seconds` is how long a phase lasts at the middle."""
+def traces(seed: int, num_cores: int, seconds: float, changes: int) -> dict[str, tuple[Phase, ...]]:
+    """`seconds` is how long a phase lasts at the middle; `changes`, how many there are."""
     draw = random.Random(seed)
     one = (_neighbour(draw, num_cores),)
     return {
         "quiet": (Phase(neighbours=(), seconds=seconds),),
         "neighbour": (Phase(neighbours=one, seconds=seconds),),
-        "changing": _changing(draw, num_cores, seconds),
+        "changing": _changing(draw, num_cores, seconds, changes),
     }
 
 
-def _changing(draw: random.Random, num_cores: int, seconds: float) -> tuple[Phase, ...]:
+def _changing(
+    draw: random.Random, num_cores: int, seconds: float, changes: int
+) -> tuple[Phase, ...]:
     """Quiet and busy by turns; which and how many come anew each time."""
     phases = []
-    for index in range(NUM_CHANGES):
+    for index in range(changes):
         most = max(1, num_cores // 2) if draw.random() < 0.75 else num_cores
         count = 0 if index % 2 == 0 else draw.randint(1, most)
         neighbours = tuple(_neighbour(draw, num_cores) for _ in range(count))

@@ -13,12 +13,6 @@ from gearshift.predict.table import Table
 
 CLEARLY = 0.97
 """Only what takes less than this share of the other's time is better."""
-DRIFT = 1.5
-"""A plan that takes so many times what it used to, in a situation that looks the same, is learned
-anew."""
-DOUBTED, PERSISTS = 2, 20
-"""What it counts for then; after so many calls that tell the same."""
-MAX_FAILURES = 2
 Score = Callable[[Plan, float], float]
 
 
@@ -26,20 +20,16 @@ class Bandit:
     name = "bandit"
 
     def __init__(self, table: Table, score: Score) -> None:
-        """`score` weighs a plan's time with whatever else the objective asks for."""
+        """The table is kept by others; `score` weighs a plan's time with whatever else the
+        objective asks for."""
         self.table, self.score = table, score
-        self.failures: dict[str, int] = {}
         self.standing: set[str] = set()
-        self.odd: dict[tuple[Situation, str], int] = {}
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
-        for sample in snapshot.samples:
-            self._doubt(sample.situation, sample.plan, sample.seconds)
-            self.table.add(sample.situation, sample.plan, sample.seconds)
         situation = snapshot.situation
         if situation is None or snapshot.trial is not None:
             return None
-        usable = {f: p for f, p in options.plans.items() if self._may_be_tried(f)}
+        usable = options.allowed
         return (
             self._best_known(snapshot, situation, usable)
             or self._most_hopeful(snapshot, situation, usable)
@@ -49,23 +39,6 @@ class Bandit:
     def learn(self, outcome: Outcome) -> None:
         if outcome.how is How.STAND_BY:
             self.standing.add(outcome.plan)
-        if not outcome.kept and outcome.why.startswith("refused"):
-            self.failures[outcome.plan] = self.failures.get(outcome.plan, 0) + 1
-
-    def _may_be_tried(self, fingerprint: str) -> bool:
-        return self.failures.get(fingerprint, 0) < MAX_FAILURES
-
-    def _doubt(self, situation: Situation, plan: str, seconds: tuple[float, ...]) -> None:
-        seen = self.table.measured(situation, plan)
-        if seen is None:
-            return
-        odd = [s for s in seconds if not seen.mean_s / DRIFT < s < seen.mean_s * DRIFT]
-        before = self.odd.get((situation, plan), 0)
-        count = before + len(odd) if 2 * len(odd) > len(seconds) else 0
-        if count >= PERSISTS:
-            self.table.rows[situation][plan].forget(DOUBTED)
-            count = 0
-        self.odd[situation, plan] = count
 
     def _costs(self, situation: Situation, plans: dict[str, Plan]) -> dict[str, float]:
         found = {f: self.table.measured(situation, f) for f in plans}

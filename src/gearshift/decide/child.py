@@ -3,16 +3,20 @@
 Reads a line, thinks, answers with a line. Ends when nobody speaks to it any more.
 """
 
+import json
 import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 
-from gearshift.decide.messages import read_hello, read_news, write_proposal
+from gearshift.decide.messages import read_hello, read_news, write_answer
 from gearshift.decide.mind import Mind
-from gearshift.observe.store import open_store
+from gearshift.ir.roofline import Roofline
+from gearshift.observe.hal.roofline import measure_roofline
+from gearshift.observe.store import Store, open_store
 
 NICENESS = 10
+ROOFLINE = "roofline"
 
 
 def main() -> None:
@@ -27,13 +31,24 @@ def main() -> None:
             objective=hello.objective,
             store=store,
             key=hello.key,
+            identities=hello.identities,
         )
+        mind.use(_roofline(store, hello.key["machine"]))
         for line in sys.stdin:
             snapshot, outcomes = read_news(line)
             for outcome in outcomes:
                 mind.hear(outcome)
-            print(write_proposal(mind.see(snapshot)), flush=True)
+            print(write_answer(mind.see(snapshot)), flush=True)
         mind.save()
+
+
+def _roofline(store: Store, machine: str) -> Roofline:
+    """Measured once on a machine, then known."""
+    with suppress(TypeError, KeyError, ValueError):
+        return Roofline.from_dict(json.loads(store.fact(machine, ROOFLINE) or ""))
+    roofline = measure_roofline()
+    store.set_fact(machine, ROOFLINE, json.dumps(roofline.to_dict()))
+    return roofline
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from gearshift.decide.messages import Hello, read_proposal, write_hello, write_news
+from gearshift.decide.messages import Answer, Hello, read_answer, write_hello, write_news
 from gearshift.decide.mind import Mind
-from gearshift.decide.policy import Outcome, Proposal
+from gearshift.decide.policy import Outcome
 from gearshift.ir.snapshot import Sample, Snapshot
 
 log = logging.getLogger("gearshift")
@@ -26,7 +26,7 @@ MAX_WAITING = 512
 
 
 class Control(Protocol):
-    def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Proposal | None:
+    def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Answer | None:
         """Tells what was seen; gives the answer to an earlier question, if one has come."""
 
     def close(self) -> None: ...
@@ -38,7 +38,7 @@ class InProcess:
     def __init__(self, mind: Mind) -> None:
         self.mind = mind
 
-    def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Proposal | None:
+    def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Answer | None:
         for outcome in outcomes:
             self.mind.hear(outcome)
         return self.mind.see(snapshot)
@@ -62,7 +62,7 @@ class ChildProcess:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Proposal | None:
+    def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Answer | None:
         asleep_s = snapshot.at_s - self._seen_s
         self._seen_s = snapshot.at_s
         if self._asked_s is not None and asleep_s > ASLEEP_S:
@@ -71,14 +71,14 @@ class ChildProcess:
         self._samples = (*self._samples, *snapshot.samples)[-MAX_WAITING:]
         if not self._alive(snapshot.at_s):
             return None
-        proposal = None
+        answer = None
         if self._asked_s is not None:
             if not self._answers:
                 return None
             self._asked_s, self._back_off_s = None, BACK_OFF_S
-            proposal = read_proposal(self._answers.pop())
+            answer = read_answer(self._answers.pop())
         self._tell(replace(snapshot, samples=self._samples))
-        return proposal
+        return answer
 
     def close(self) -> None:
         """Gives the child a moment to save what it learned."""

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gearshift.decide.policy import How, Proposal
+from gearshift.decide.policy import REFUSED, How, Proposal
 from gearshift.decide.reward import Costs
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.plan import Plan
@@ -57,9 +57,10 @@ class Guard:
         return self.limits.explore_share * self.served_s - self.spent_s
 
     def note(self, snapshot: Snapshot) -> None:
-        self.costs.note(snapshot)
+        if snapshot.plan in self.plans:
+            self.costs.note(self.plans[snapshot.plan], snapshot)
         for sample in snapshot.samples:
-            self.table.add(sample.situation, sample.plan, sample.seconds)
+            self.table.add(sample)
             self.served_s += sum(sample.seconds)
 
     def costs_of(self, sample: Sample) -> list[float]:
@@ -72,14 +73,14 @@ class Guard:
         """Why this may not happen now; None if it may."""
         reason = why_illegal(proposal.plan)
         if reason is not None:
-            return f"refused: {reason}"
+            return f"{REFUSED}: {reason}"
         times = (proposal.predicted_s, proposal.current_s)
         if any(t is not None and not (math.isfinite(t) and t > 0) for t in times):
-            return f"refused: predicts {proposal.predicted_s} s, now {proposal.current_s} s"
+            return f"{REFUSED}: predicts {proposal.predicted_s} s, now {proposal.current_s} s"
         if snapshot.at_s < self.frozen_until_s:
             return "not now: the policy did harm and is not heard for a while"
         if proposal.plan.fingerprint == snapshot.plan:
-            return "refused: already in force"
+            return "not now: already in force"
         if proposal.how is How.STAND_BY:
             return None
         if not self.is_known(proposal, snapshot) and self.credit_s < _least_s(proposal):

@@ -10,6 +10,7 @@ from typing import Any
 
 from gearshift.decide.policy import How, Outcome, Proposal
 from gearshift.ir import snapshot as snapshots
+from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.objective import Objective
 from gearshift.plan.plan import Plan
@@ -26,13 +27,38 @@ class Hello:
     objective: Objective
     home: str
     key: Mapping[str, str] = field(default_factory=dict)
+    identities: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """For each plan, its regions' identities by name: what is measured of them is kept by that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """To one snapshot."""
+
+    proposal: Proposal | None = None
+    cpu_s: float = 0.0
+    """What the control plane has used so far."""
+    checked: int = 0
+    """Predictions that were compared with what was measured,"""
+    typical_error: float = 0.0
+    """and the share by which they are typically off."""
+    store: str = ""
+    """How the store is used: see its `mode`."""
+    roofline: Roofline | None = None
 
 
 def write_hello(hello: Hello) -> str:
-    plans = [to_data(plan) for plan in hello.plans.values()]
-    rest = {"policy": hello.policy, "num_cores": hello.num_cores, "home": hello.home}
-    objective = asdict(hello.objective)
-    return json.dumps({**rest, "plans": plans, "objective": objective, "key": dict(hello.key)})
+    return json.dumps(
+        {
+            "policy": hello.policy,
+            "plans": [to_data(plan) for plan in hello.plans.values()],
+            "num_cores": hello.num_cores,
+            "objective": asdict(hello.objective),
+            "home": hello.home,
+            "key": dict(hello.key),
+            "identities": {plan: dict(names) for plan, names in hello.identities.items()},
+        }
+    )
 
 
 def read_hello(line: str) -> Hello:
@@ -52,18 +78,20 @@ def read_news(line: str) -> tuple[Snapshot, list[Outcome]]:
     return snapshots.from_data(data["snapshot"]), [_outcome(o) for o in data["outcomes"]]
 
 
-def write_proposal(proposal: Proposal | None) -> str:
-    if proposal is None:
-        return "null"
-    return json.dumps({**asdict(proposal), "plan": to_data(proposal.plan)})
+def write_answer(answer: Answer) -> str:
+    data, proposal = asdict(answer), answer.proposal
+    if proposal is not None:
+        data["proposal"]["plan"] = to_data(proposal.plan)
+    return json.dumps(data)
 
 
-def read_proposal(line: str) -> Proposal | None:
+def read_answer(line: str) -> Answer:
     data = json.loads(line)
-    if data is None:
-        return None
-    data |= {"plan": plain(data["plan"]), "how": How(data["how"])}
-    return Proposal(**data)
+    proposal, roofline = data.pop("proposal"), data.pop("roofline")
+    if proposal is not None:
+        plan, how = plain(proposal.pop("plan")), How(proposal.pop("how"))
+        proposal = Proposal(plan=plan, how=how, **proposal)
+    return Answer(proposal=proposal, roofline=roofline and Roofline.from_dict(roofline), **data)
 
 
 def _outcome(data: dict[str, Any]) -> Outcome:

@@ -3,27 +3,38 @@
 Must not know the data plane; everything it is told and says is plain data.
 """
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
+from time import process_time
+from types import MappingProxyType
 
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.keep import Keep
-from gearshift.decide.policy import Options, Outcome, Policy, Proposal
+from gearshift.decide.messages import Answer
+from gearshift.decide.policy import Options, Outcome, Policy
 from gearshift.decide.proportional import Proportional
 from gearshift.decide.reward import Costs
 from gearshift.decide.rules import Rules
 from gearshift.errors import UsageError
-from gearshift.ir.snapshot import Situation, Snapshot
-from gearshift.observe.store import PlanKey, Store
+from gearshift.ir.measurement import Source
+from gearshift.ir.roofline import Roofline
+from gearshift.ir.snapshot import Sample, Situation, Snapshot
+from gearshift.observe.store import DecisionRow, PlanKey, RegionKey, Store
+from gearshift.plan.decision import Decision
 from gearshift.plan.objective import Objective
 from gearshift.plan.plan import Plan
+from gearshift.predict.calibration import Calibration
+from gearshift.predict.estimate import Estimate
 from gearshift.predict.table import Stats, Table
 
 POLICIES = ("bandit", "keep", "proportional", "rules")
 TRUSTED = 20
 """What the store tells counts for no more than so many calls: the machine may have changed."""
 SAVE_EVERY_S = 2.0
+CALIBRATION, NEIGHBOURS = "calibration", "neighbours "
+NO_IDENTITIES: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 class Mind:
@@ -36,35 +47,69 @@ class Mind:
         objective: Objective,
         store: Store,
         key: Mapping[str, str],
+        identities: Mapping[str, Mapping[str, str]] = NO_IDENTITIES,
     ) -> None:
         """`key` names machine, versions and graph in the store."""
         self.options = Options(plans=plans, num_cores=num_cores)
-        self.store, self.key = store, dict(key)
+        self.store, self.key, self.identities = store, dict(key), identities
         self.costs = Costs(objective, num_cores)
-        self.table = Table(num_cores)
-        self._unsaved: dict[tuple[Situation, str], list[float]] = defaultdict(list)
+        self.table = Table(num_cores, self._calibration())
+        self._unsaved: dict[tuple[Situation, str], list[Sample]] = defaultdict(list)
+        self._foreseen: dict[tuple[Situation, str], Estimate] = {}
         self._saved_s = -inf
         self._recall()
         self.policy = self._policy(policy)
 
-    def see(self, snapshot: Snapshot) -> Proposal | None:
-        self.costs.note(snapshot)
+    def use(self, roofline: Roofline) -> None:
+        self.table.roofline = roofline
+
+    def see(self, snapshot: Snapshot) -> Answer:
+        if snapshot.plan in self.options.plans:
+            self.costs.note(self.options.plans[snapshot.plan], snapshot)
         for sample in snapshot.samples:
-            self._unsaved[sample.situation, sample.plan] += sample.seconds
+            self._unsaved[sample.situation, sample.plan].append(sample)
+            self.table.add(sample)
+        self._check_predictions()
         if snapshot.at_s - self._saved_s > SAVE_EVERY_S:
             self._saved_s = snapshot.at_s
             self.save()
-        return self.policy.propose(snapshot, self.options)
+        proposal = self.policy.propose(snapshot, self.options)
+        if proposal is not None and snapshot.situation is not None:
+            self._foresee(proposal.plan, snapshot.situation)
+        checked, typical_error = self.table.calibration.typical_error()
+        return Answer(
+            proposal=proposal,
+            cpu_s=process_time(),
+            checked=checked,
+            typical_error=typical_error,
+            store=self.store.mode,
+            roofline=self.table.roofline,
+        )
 
     def save(self) -> None:
-        for (situation, fingerprint), seconds in self._unsaved.items():
+        for (situation, fingerprint), samples in self._unsaved.items():
             plan = self.options.plans.get(fingerprint)
             if plan is not None:
+                seconds = [s for sample in samples for s in sample.seconds]
                 self.store.add_plan(self._plan_key(situation), plan, seconds, max_error=None)
+                self._save_regions(situation, plan, samples)
         self._unsaved.clear()
+        learned = json.dumps(self.table.calibration.to_data())
+        self.store.set_fact(self.key["machine"], CALIBRATION, learned)
 
     def hear(self, outcome: Outcome) -> None:
+        self.options.heed(outcome)
         self.policy.learn(outcome)
+        decision = Decision(
+            at_s=outcome.at_s,
+            plan=outcome.plan,
+            reason=outcome.reason,
+            outcome=outcome.why,
+            predicted_gain=outcome.predicted_gain,
+            measured_gain=outcome.measured_gain,
+        )
+        where = {"machine": self.key["machine"], "graph": self.key["graph"]}
+        self.store.add_decision(DecisionRow(decision=decision, **where))
 
     def _policy(self, name: str) -> Policy:
         if name == "bandit":
@@ -75,15 +120,61 @@ class Mind:
             raise UsageError(f"no policy {name!r}; there are {', '.join(POLICIES)}")
         return simple[name]()
 
+    def _foresee(self, plan: Plan, situation: Situation) -> None:
+        """To be compared with what will be measured."""
+        estimate = self.table.estimate(plan, situation, self.options.plans)
+        if estimate is not None and estimate.source is Source.MODELLED:
+            self._foreseen.setdefault((situation, plan.fingerprint), estimate)
+
+    def _check_predictions(self) -> None:
+        for (situation, fingerprint), estimate in list(self._foreseen.items()):
+            seen = self.table.measured(situation, fingerprint)
+            if seen is not None:
+                del self._foreseen[situation, fingerprint]
+                self.table.calibration.add(
+                    estimate.kind,
+                    raw_s=estimate.raw_s or estimate.mean_s,
+                    predicted_s=estimate.mean_s,
+                    measured_s=seen.mean_s,
+                )
+
     def _plan_key(self, situation: Situation) -> PlanKey:
-        context = f"neighbours {situation.neighbours}"
-        return PlanKey(signature=situation.signature, context=context, **self.key)
+        return PlanKey(signature=situation.signature, context=_context(situation), **self.key)
+
+    def _save_regions(self, situation: Situation, plan: Plan, samples: Sequence[Sample]) -> None:
+        """Whatever the plan they ran in: equal regions share what was measured of them."""
+        identities = self.identities.get(plan.fingerprint, {})
+        for region in plan.regions:
+            times = [sample.region_s.get(region.name) for sample in samples]
+            seconds = [s for s in times if s is not None]
+            if region.name in identities and seconds:
+                key = RegionKey(
+                    machine=self.key["machine"],
+                    versions=self.key["versions"],
+                    region=identities[region.name],
+                    signature=situation.signature,
+                    engine=region.engine,
+                    rewrite=str(region.rewrite),
+                    context=_context(situation),
+                )
+                self.store.add_region(key, seconds)
 
     def _recall(self) -> None:
         for row in self.store.plans_of(**self.key):
-            neighbours = row.key.context.removeprefix("neighbours ")
+            neighbours = row.key.context.removeprefix(NEIGHBOURS)
             if row.fingerprint in self.options.plans and neighbours.isdigit():
                 situation = Situation(signature=row.key.signature, neighbours=int(neighbours))
                 stats = Stats.of(row.latency.mean_s, row.latency.variance_s2 or 0.0)
                 stats.forget(min(TRUSTED, row.latency.count))
                 self.table.rows.setdefault(situation, {})[row.fingerprint] = stats
+
+    def _calibration(self) -> Calibration:
+        try:
+            kept = json.loads(self.store.fact(self.key["machine"], CALIBRATION) or "{}")
+            return Calibration.from_data(kept)
+        except (AttributeError, TypeError, ValueError):  # not what we wrote
+            return Calibration()
+
+
+def _context(situation: Situation) -> str:
+    return f"{NEIGHBOURS}{situation.neighbours}"

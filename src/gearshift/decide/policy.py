@@ -4,12 +4,15 @@ A policy sees snapshots and proposes; the guard decides whether that happens.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
+
+REFUSED = "refused"
+MAX_REFUSALS = 2
 
 
 class How(StrEnum):
@@ -47,14 +50,40 @@ class Outcome:
     kept: bool
     why: str
     situation: Situation | None = None
+    at_s: float = 0.0
+    reason: str = ""
+    """Why it was proposed."""
+    predicted_gain: float | None = None
+    measured_gain: float | None = None
+
+    @property
+    def refused(self) -> bool:
+        return not self.kept and self.why.startswith(REFUSED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Options:
-    """The plans that may be chosen: legal on this machine for this model, by fingerprint."""
+    """What a policy may choose from: to go to each of these plans is a move. Those masked are
+    there, so that a move keeps its place among them, but must not be chosen."""
 
     plans: Mapping[str, Plan]
+    """Legal on this machine for this model, by fingerprint."""
     num_cores: int
+    refusals: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def mask(self) -> tuple[bool, ...]:
+        """For each plan, whether it may be chosen."""
+        return tuple(self.refusals.get(f, 0) < MAX_REFUSALS for f in self.plans)
+
+    @property
+    def allowed(self) -> dict[str, Plan]:
+        return {f: p for (f, p), may in zip(self.plans.items(), self.mask, strict=True) if may}
+
+    def heed(self, outcome: Outcome) -> None:
+        """What was refused too often, cannot be built or is wrong: it is masked."""
+        if outcome.refused:
+            self.refusals[outcome.plan] = self.refusals.get(outcome.plan, 0) + 1
 
 
 class Policy(Protocol):

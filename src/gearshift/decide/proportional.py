@@ -15,7 +15,7 @@ class Proportional:
         if snapshot.situation is None or snapshot.trial is not None:
             return None
         free = max(1, options.num_cores - snapshot.situation.neighbours)
-        fitting = [plan for plan in options.plans.values() if threads_of(plan) == free]
+        fitting = [plan for plan in options.allowed.values() if threads_of(plan) == free]
         in_force = options.plans.get(snapshot.plan)
         backend = None if in_force is None else backend_of(in_force)
         fitting.sort(key=lambda plan: backend_of(plan) != backend)

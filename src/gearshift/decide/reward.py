@@ -10,8 +10,6 @@ from gearshift.ir.snapshot import Snapshot
 from gearshift.plan.objective import Objective
 from gearshift.plan.plan import Plan
 
-BUSY_CORE_W = 8.0
-"""Modelled, where energy cannot be measured; only ratios between plans matter here."""
 SMOOTH = 0.2
 
 
@@ -27,7 +25,7 @@ class Reward:
         return self.latency + self.energy
 
 
-def reward(objective: Objective, *, latency_s: float, cpu_s: float) -> Reward:
+def reward(objective: Objective, *, latency_s: float, energy_j: float) -> Reward:
     """Throughput of one caller is latency by another name."""
     weights = objective.latency + objective.throughput + objective.energy
     if weights == 0:
@@ -35,7 +33,7 @@ def reward(objective: Objective, *, latency_s: float, cpu_s: float) -> Reward:
     share = objective.energy / weights
     return Reward(
         latency=-(1 - share) * log(latency_s),
-        energy=-share * log(BUSY_CORE_W * cpu_s),
+        energy=-share * log(energy_j),
     )
 
 
@@ -44,15 +42,28 @@ class Costs:
 
     def __init__(self, objective: Objective, num_cores: int) -> None:
         self.objective, self.num_cores = objective, num_cores
-        self._cpu_s: dict[str, float] = {}
+        self._energy_j: dict[str, float] = {}
+        self._thread_w = 1.0
 
-    def note(self, snapshot: Snapshot) -> None:
-        if snapshot.cpu_s is not None and snapshot.cpu_s > 0:
-            before = self._cpu_s.setdefault(snapshot.plan, snapshot.cpu_s)
-            self._cpu_s[snapshot.plan] = before + SMOOTH * (snapshot.cpu_s - before)
+    def note(self, plan: Plan, snapshot: Snapshot) -> None:
+        """`plan` is the one in force."""
+        energy_j, samples = snapshot.energy_j, snapshot.samples
+        if not energy_j or energy_j <= 0 or len(samples) != 1:
+            return
+        before = self._energy_j.setdefault(plan.fingerprint, energy_j)
+        self._energy_j[plan.fingerprint] = before + SMOOTH * (energy_j - before)
+        mean_s = sum(samples[0].seconds) / len(samples[0].seconds)
+        self._thread_w = energy_j / (mean_s * self._threads(plan))
 
     def of(self, plan: Plan, mean_s: float) -> float:
-        """CPU time is modelled by threads until it was measured."""
-        threads = max((r.rewrite.threads or self.num_cores) for r in plan.regions)
-        cpu_s = self._cpu_s.get(plan.fingerprint, mean_s * threads)
-        return exp(-reward(self.objective, latency_s=mean_s, cpu_s=cpu_s).total)
+        """A plan whose energy is not known yet draws what others' threads draw."""
+        guess_j = self._thread_w * mean_s * self._threads(plan)
+        energy_j = self._energy_j.get(plan.fingerprint, guess_j)
+        return exp(-reward(self.objective, latency_s=mean_s, energy_j=energy_j).total)
+
+    def energy_j(self, plan: str) -> float | None:
+        """Of a call of this plan, by fingerprint."""
+        return self._energy_j.get(plan)
+
+    def _threads(self, plan: Plan) -> int:
+        return max((r.rewrite.threads or self.num_cores) for r in plan.regions)

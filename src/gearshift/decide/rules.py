@@ -17,7 +17,7 @@ class Rules:
         if situation is None or snapshot.trial is not None:
             return None
         wanted = 1 if situation.neighbours else options.num_cores
-        calm = [p for p in options.plans.values() if not any(r.rewrite.spin for r in p.regions)]
+        calm = [p for p in options.allowed.values() if not any(r.rewrite.spin for r in p.regions)]
         fitting = [plan for plan in calm if threads_of(plan) == wanted]
         fitting.sort(key=lambda plan: PREFERENCE.index(backend_of(plan)))
         if not fitting or fitting[0].fingerprint == snapshot.plan:

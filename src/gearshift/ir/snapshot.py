@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gearshift.ir.measurement import Metric, Source
+from gearshift.ir.work import Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,10 @@ class Sample:
     plan: str
     situation: Situation
     seconds: tuple[float, ...]
+    region_s: Mapping[str, float] = field(default_factory=dict)
+    """For each region by name, its mean part of a call; empty where no plan ran."""
+    work: Work | None = None
+    """Of one call; None where it cannot be counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +49,9 @@ class Snapshot:
     situation: Situation | None
     """None as long as no call has come."""
     samples: tuple[Sample, ...] = ()
-    cpu_s: float | None = None
-    """Of this process, per call of the plan in force; None if no call came or several plans ran."""
+    energy_j: float | None = None
+    """Per call of the plan in force, measured or modelled as `readings` tell; None if no call came
+    or several plans ran."""
     held_bytes: int = 0
     readings: Mapping[str, Metric] = field(default_factory=dict)
 
@@ -61,6 +67,8 @@ def from_data(data: Mapping[str, Any]) -> Snapshot:
             plan=entry["plan"],
             situation=Situation(**entry["situation"]),
             seconds=tuple(entry["seconds"]),
+            region_s=entry["region_s"],
+            work=entry["work"] and Work(**entry["work"]),
         )
         for entry in data["samples"]
     ]
@@ -74,7 +82,7 @@ def from_data(data: Mapping[str, Any]) -> Snapshot:
         trial=data["trial"],
         situation=None if situation is None else Situation(**situation),
         samples=tuple(samples),
-        cpu_s=data["cpu_s"],
+        energy_j=data["energy_j"],
         held_bytes=data["held_bytes"],
         readings=readings,
     )

@@ -4,32 +4,50 @@ Must not know what is made of them.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from time import monotonic, process_time, thread_time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic, thread_time
 from typing import Protocol
 
 from gearshift.ir.measurement import Metric
+from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
+from gearshift.ir.work import Work
 from gearshift.observe.neighbours import Neighbours, wanted_by_us
 
 ASLEEP_S = 1.0
 """After a pause of so long this process was stopped, and what was counted tells of nothing."""
 OTHERS, RUNNABLE = "cpu.others_share", "cpu.runnable"
-RUN_DELAY, BUSY = "process.run_delay_share", "process.busy_cores"
+RUN_DELAY, BUSY, ENERGY = "process.run_delay_share", "process.busy_cores", "energy.cpu_j"
 
 
-class Timed(Protocol):
-    """One call: what came in, and how long it took."""
-
+class Label(Protocol):
     @property
     def signature(self) -> str: ...
 
     @property
+    def work(self) -> Work | None: ...
+
+
+class Timed(Protocol):
+    """One call: what came in, how long it took, and each region's part of it."""
+
+    @property
+    def label(self) -> Label: ...
+
+    @property
     def call_s(self) -> float: ...
+
+    @property
+    def region_s(self) -> Mapping[str, float]: ...
 
 
 class Counters(Protocol):
     def read(self) -> dict[str, Metric]: ...
+
+    def note(self, work: Work) -> None: ...
+
+    def use(self, roofline: Roofline) -> None: ...
 
 
 class Sampler:
@@ -38,15 +56,17 @@ class Sampler:
         counters: Counters,
         num_cores: int,
         clock: Callable[[], float] = monotonic,
-        cpu_clock: Callable[[], float] = process_time,
     ) -> None:
         self._counters, self._num_cores = counters, num_cores
-        self._clock, self._cpu_clock = clock, cpu_clock
+        self._clock = clock
         self._neighbours = Neighbours(num_cores)
         self._last_s = clock()
         self._signature: str | None = None
-        self._cpu_s = cpu_clock()
         self.cost_s = 0.0
+        """CPU time that all snapshots together took."""
+
+    def use(self, roofline: Roofline) -> None:
+        self._counters.use(roofline)
 
     def take(
         self,
@@ -64,28 +84,27 @@ class Sampler:
         now = before
         if awake:
             now = self._neighbours.update(used=self._used(readings), ready=_ready(readings))
-        calls: dict[tuple[str, str], list[float]] = defaultdict(list)
+        calls: dict[tuple[str, str], list[Timed]] = defaultdict(list)
         busy: Counter[str] = Counter()
         for fingerprint, timing in timings:
-            calls[fingerprint, timing.signature].append(timing.call_s)
-            busy[timing.signature] += timing.call_s  # type: ignore[assignment]
+            signature = timing.label.signature
+            calls[fingerprint, signature].append(timing)
+            busy[signature] += timing.call_s  # type: ignore[assignment]
         if busy:
             self._signature = busy.most_common(1)[0][0]
+        for group in calls.values():
+            self._note_work(group)
         snapshot = Snapshot(
             at_s=start_s,
             plan=plan,
             trial=trial,
             situation=self._situation(self._signature, now),
             samples=tuple(
-                Sample(
-                    plan=fingerprint,
-                    situation=Situation(signature=signature, neighbours=now),
-                    seconds=tuple(seconds),
-                )
-                for (fingerprint, signature), seconds in calls.items()
+                _sample(fingerprint, Situation(signature=signature, neighbours=now), group)
+                for (fingerprint, signature), group in calls.items()
                 if awake and before == now  # calls on both sides of a change tell of neither
             ),
-            cpu_s=self._cpu_per_call(sum(map(len, calls.values())), alone=len(calls) == 1),
+            energy_j=_energy_per_call(readings, calls),
             held_bytes=held_bytes,
             readings=readings,
         )
@@ -99,9 +118,32 @@ class Sampler:
     def _situation(self, signature: str | None, neighbours: int) -> Situation | None:
         return (signature and Situation(signature=signature, neighbours=neighbours)) or None
 
-    def _cpu_per_call(self, calls: int, *, alone: bool) -> float | None:
-        before, self._cpu_s = self._cpu_s, self._cpu_clock()
-        return (self._cpu_s - before) / calls if calls and alone else None
+    def _note_work(self, group: Sequence[Timed]) -> None:
+        """For what can only be modelled."""
+        work, seconds = group[0].label.work, sum(timing.call_s for timing in group)
+        if work is not None:
+            self._counters.note(replace(work, seconds=seconds / len(group)))
+
+
+def _sample(fingerprint: str, situation: Situation, group: Sequence[Timed]) -> Sample:
+    return Sample(
+        plan=fingerprint,
+        situation=situation,
+        seconds=tuple(timing.call_s for timing in group),
+        region_s={
+            name: sum(timing.region_s[name] for timing in group) / len(group)
+            for name in group[0].region_s
+        },
+        work=group[0].label.work,
+    )
+
+
+def _energy_per_call(
+    readings: dict[str, Metric], calls: Mapping[tuple[str, str], Sequence[Timed]]
+) -> float | None:
+    energy_j = _value(readings, ENERGY)
+    groups = list(calls.values())
+    return energy_j / len(groups[0]) if energy_j is not None and len(groups) == 1 else None
 
 
 def _ready(readings: dict[str, Metric]) -> float | None:

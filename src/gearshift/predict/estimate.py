@@ -14,6 +14,10 @@ class Estimate:
     deviation_s: float
     """One standard deviation of the mean."""
     source: Source
+    raw_s: float | None = None
+    """What a model said before it was corrected by what came of earlier estimates of its kind."""
+    kind: str = "measured"
+    """How it was made, and for which backend: estimates of a kind are off by the same."""
     count: int = 0
     """How many calls it rests on."""
 

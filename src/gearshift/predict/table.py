@@ -4,13 +4,17 @@ Must not know who measured.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gearshift.ir.measurement import Source
-from gearshift.ir.snapshot import Situation
+from gearshift.ir.roofline import Roofline
+from gearshift.ir.snapshot import Sample, Situation
+from gearshift.ir.work import Work
 from gearshift.plan.plan import Plan, Region
+from gearshift.predict.calibration import Calibration
 from gearshift.predict.estimate import Estimate
+from gearshift.predict.roofline import least_s
 
 MEMORY = 200
 """A running mean over about so many calls: what was long ago counts little."""
@@ -19,6 +23,13 @@ UNSURE_ELSEWHERE, UNSURE_ANYHOW = 0.4, 0.5
 BACKEND_GUESS = {"eager": 1.0, "inductor": 0.9, "onnxruntime": 0.7, "openvino": 0.65}
 """Time against eager on a quiet machine, before anything is known of the model (geometric means of
 the built-in models on two cores)."""
+ROOF_FACTOR = 2.5
+"""How many times the least possible time a plan takes, before one was measured."""
+DRIFT = 1.5
+"""A plan that takes so many times what it used to, in a situation that looks the same, is learned
+anew."""
+DOUBTED, PERSISTS = 2, 20
+"""What it counts for then; after so many calls that tell the same."""
 SHORTEST_S, LONGEST_S = 1e-6, 3600.0
 
 
@@ -60,38 +71,73 @@ class Stats:
 
 
 class Table:
-    def __init__(self, num_cores: int) -> None:
+    def __init__(self, num_cores: int, calibration: Calibration | None = None) -> None:
         self.num_cores = num_cores
+        self.calibration = calibration or Calibration()
+        self.roofline: Roofline | None = None
         self.rows: dict[Situation, dict[str, Stats]] = {}
+        self._works: dict[str, Work] = {}
+        self._odd: dict[tuple[Situation, str], int] = {}
 
-    def add(self, situation: Situation, plan: str, seconds: Iterable[float]) -> None:
-        stats = self.rows.setdefault(situation, {}).setdefault(plan, Stats())
-        for value in seconds:
+    def add(self, sample: Sample) -> None:
+        self._doubt(sample)
+        if sample.work is not None:
+            self._works[sample.situation.signature] = sample.work
+        stats = self.rows.setdefault(sample.situation, {}).setdefault(sample.plan, Stats())
+        for value in sample.seconds:
             stats.add(value)
 
-    def measured(self, situation: Situation, plan: str) -> Estimate | None:
+    def measured(self, situation: Situation, plan: str, least: int = ENOUGH) -> Estimate | None:
+        """If it was at least so many calls."""
         stats = self.rows.get(situation, {}).get(plan)
-        return stats.estimate() if stats is not None and stats.count >= ENOUGH else None
+        return stats.estimate() if stats is not None and stats.count >= least else None
 
     def estimate(
         self, plan: Plan, situation: Situation, plans: Mapping[str, Plan]
     ) -> Estimate | None:
-        """Measured here; or elsewhere, and carried over; or guessed from another plan's time."""
-        here = self.measured(situation, plan.fingerprint)
-        return here or self._elsewhere(plan, situation) or self._guess(plan, situation, plans)
+        """Measured here; or elsewhere, and carried over; or guessed from another plan's time; or,
+        where nothing was measured yet, from the roofline."""
+        return (
+            self.measured(situation, plan.fingerprint)
+            or self._elsewhere(plan, situation)
+            or self._guess(plan, situation, plans)
+            or self._from_roofline(plan, situation)
+        )
+
+    def _doubt(self, sample: Sample) -> None:
+        """A plan that takes far longer than it used to, or shorter, is learned anew."""
+        seen = self.measured(sample.situation, sample.plan)
+        if seen is None:
+            return
+        odd = [s for s in sample.seconds if not seen.mean_s / DRIFT < s < seen.mean_s * DRIFT]
+        before = self._odd.get((sample.situation, sample.plan), 0)
+        count = before + len(odd) if 2 * len(odd) > len(sample.seconds) else 0
+        if count >= PERSISTS:
+            self.rows[sample.situation][sample.plan].forget(DOUBTED)
+            count = 0
+        self._odd[sample.situation, sample.plan] = count
 
     def _elsewhere(self, plan: Plan, situation: Situation) -> Estimate | None:
-        """The same plan on the same sizes beside other neighbours."""
+        """The same plan beside other neighbours; else on other sizes, where the roofline tells how
+        much more work they are."""
         found = []
         for other in self.rows:
             seen = self.measured(other, plan.fingerprint)
-            if seen is not None and other.signature == situation.signature:
-                found.append((abs(other.neighbours - situation.neighbours), other, seen))
+            scale = self._scale(plan, situation, other)
+            if seen is not None and scale is not None:
+                apart = (other.signature != situation.signature, _apart(other, situation))
+                found.append((apart, other, seen.mean_s * scale))
         if not found:
             return None
-        _, other, seen = min(found, key=lambda entry: entry[0])
+        _, other, mean_s = min(found, key=lambda entry: entry[0])
         factor = self._crowding(plan, situation) / self._crowding(plan, other)
-        return _modelled(seen.mean_s * factor, UNSURE_ELSEWHERE)
+        return self._modelled("elsewhere", plan, mean_s * factor, UNSURE_ELSEWHERE)
+
+    def _scale(self, plan: Plan, situation: Situation, other: Situation) -> float | None:
+        if other.signature == situation.signature:
+            return 1.0
+        here, there = self._least_s(plan, situation), self._least_s(plan, other)
+        return here / there if here is not None and there is not None else None
 
     def _guess(
         self, plan: Plan, situation: Situation, plans: Mapping[str, Plan]
@@ -103,7 +149,34 @@ class Table:
         base, seen = max(usable, key=lambda entry: entry[1].count)
         unit_s = seen.mean_s / (self._weight(base) * self._crowding(base, situation))
         mean_s = unit_s * self._weight(plan) * self._crowding(plan, situation)
-        return _modelled(mean_s, UNSURE_ANYHOW)
+        return self._modelled("guess", plan, mean_s, UNSURE_ANYHOW)
+
+    def _from_roofline(self, plan: Plan, situation: Situation) -> Estimate | None:
+        least_s = self._least_s(plan, situation)
+        if least_s is None:
+            return None
+        mean_s = ROOF_FACTOR * least_s * self._crowding(plan, situation)
+        return self._modelled("roofline", plan, mean_s, UNSURE_ANYHOW)
+
+    def _least_s(self, plan: Plan, situation: Situation) -> float | None:
+        work = self._works.get(situation.signature)
+        if self.roofline is None or work is None or not work.known:
+            return None
+        threads = max(map(self._threads, plan.regions))
+        return least_s(work, self.roofline, threads)
+
+    def _modelled(self, how: str, plan: Plan, raw_s: float, unsure: float) -> Estimate:
+        """Corrected by what came of earlier ones of its kind."""
+        largest = max(plan.regions, key=lambda region: len(region.ops))
+        kind = f"{how} {largest.rewrite.backend}"
+        mean_s = raw_s * self.calibration.factor(kind)
+        return Estimate(
+            mean_s=mean_s,
+            deviation_s=mean_s * unsure,
+            source=Source.MODELLED,
+            raw_s=raw_s,
+            kind=kind,
+        )
 
     def _weight(self, plan: Plan) -> float:
         """A plan's time on a quiet machine, relative to others'."""
@@ -127,5 +200,5 @@ class Table:
         return sum(factors) / len(factors)
 
 
-def _modelled(mean_s: float, unsure: float) -> Estimate:
-    return Estimate(mean_s=mean_s, deviation_s=mean_s * unsure, source=Source.MODELLED)
+def _apart(one: Situation, other: Situation) -> int:
+    return abs(one.neighbours - other.neighbours)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gearshift.ir.measurement import Source
-from gearshift.observe.hal import NullCounters, Work, measure_roofline, open_hal
+from gearshift.ir.work import Work
+from gearshift.observe.hal import NullCounters, measure_roofline, open_hal
 from gearshift.observe.hal.counters import measured, modelled
 from tests.observe.hal import machines
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gearshift.ir.roofline import Caches, Roofline
+from gearshift.ir.work import Work
 from gearshift.observe.hal import (
     Bound,
-    Roofline,
-    Work,
     check_counters,
     measure_roofline,
     model_traffic,
 )
-from gearshift.observe.hal.caches import Caches, find_caches
+from gearshift.observe.hal.caches import find_caches
 from gearshift.observe.hal.memory_model import ModelledMemory, Traffic
 from tests.observe.hal.machines import write_cache
 

@@ -59,7 +59,7 @@ def test_every_kind_of_store_meets_its_duties(store: Store) -> None:
 
 @pytest.mark.capability("core.store")
 def test_what_one_start_learns_the_next_one_knows(tmp_path: Path) -> None:
-    row = DecisionRow(machine="m", graph="g", decision=DECISION, predicted_gain=1.4)
+    row = DecisionRow(machine="m", graph="g", decision=DECISION)
     with open_store(tmp_path) as first:
         assert add(first, 0.1, 0.2) == 2
         assert first.add_region(REGION, [0.1], build_s=2.0) == 1

@@ -6,9 +6,9 @@ Must not know plans, models or decisions.
 from gearshift.observe.hal.check import check_counters
 from gearshift.observe.hal.counters import Counters, Description, Readings, Unit
 from gearshift.observe.hal.hal import Hal, open_hal
-from gearshift.observe.hal.memory_model import Bound, Traffic, Work, model_traffic
+from gearshift.observe.hal.memory_model import Bound, Traffic, model_traffic
 from gearshift.observe.hal.null import NullCounters
-from gearshift.observe.hal.roofline import Roofline, measure_roofline
+from gearshift.observe.hal.roofline import measure_roofline
 
 __all__ = [
     "Bound",
@@ -17,10 +17,8 @@ __all__ = [
     "Hal",
     "NullCounters",
     "Readings",
-    "Roofline",
     "Traffic",
     "Unit",
-    "Work",
     "check_counters",
     "measure_roofline",
     "model_traffic",

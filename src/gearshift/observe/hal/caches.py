@@ -4,25 +4,15 @@ Must not know how fast they are.
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from gearshift.ir.roofline import Caches
 from gearshift.observe.hal.kernel_file import SYS
 
 KIB, MIB = 1 << 10, 1 << 20
 TYPICAL = {1: 32 * KIB, 2: 512 * KIB, 3: 8 * MIB}
 SYSCONF = {1: "SC_LEVEL1_DCACHE_SIZE", 2: "SC_LEVEL2_CACHE_SIZE", 3: "SC_LEVEL3_CACHE_SIZE"}
 SUFFIXES = {"K": KIB, "M": MIB}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caches:
-    """L1 (data) and L2 of one core, L3 of all it shares it with; `origin` says who tells."""
-
-    l1_bytes: int
-    l2_bytes: int
-    l3_bytes: int
-    origin: str
 
 
 def find_caches(*, sys: Path = SYS) -> Caches:

@@ -10,17 +10,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gearshift.ir.measurement import Source
+from gearshift.ir.roofline import Roofline
+from gearshift.ir.work import Work
 from gearshift.observe.hal.clock import CpuFreq, CpuInfo
 from gearshift.observe.hal.counters import UNAVAILABLE, Counters, Description, Readings, nothing
 from gearshift.observe.hal.energy import open_energy
 from gearshift.observe.hal.kernel_file import PROC, SYS
-from gearshift.observe.hal.memory_model import ModelledMemory, Work
+from gearshift.observe.hal.memory_model import ModelledMemory
 from gearshift.observe.hal.nvml import Nvml
 from gearshift.observe.hal.perf_counters import PerfCounters
 from gearshift.observe.hal.pressure import Pressure
 from gearshift.observe.hal.proc_stat import ProcStat
 from gearshift.observe.hal.process_tree import ProcessTree
-from gearshift.observe.hal.roofline import Roofline
 from gearshift.observe.hal.runnable import Runnable
 from gearshift.observe.hal.schedstat import ProcessDelay, ThreadDelay
 
@@ -41,7 +42,8 @@ class Hal:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sources = (*sources, threads, memory)
-        self._live = tuple(source for source in self._sources if source is threads or _live(source))
+        late = (threads, memory)  # what these can tell comes later
+        self._live = tuple(s for s in self._sources if s in late or _live(s))
         absent = (row.name for s in self._sources if s not in self._live for row in s.describe())
         self._absent = nothing(absent)
         self._threads, self._memory = threads, memory
@@ -84,6 +86,10 @@ class Hal:
     def note(self, work: Work) -> None:
         """Tells of work done, so that memory traffic can be modelled where it is not counted."""
         self._memory.note(work)
+
+    def use(self, roofline: Roofline) -> None:
+        """From here on memory traffic can be modelled."""
+        self._memory.roofline = roofline
 
     def close(self) -> None:
         with self._lock:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gearshift.ir.measurement import Metric, Source
+from gearshift.ir.roofline import Roofline
+from gearshift.ir.work import Work
 from gearshift.observe.hal.counters import (
     UNAVAILABLE,
     Description,
@@ -19,7 +21,6 @@ from gearshift.observe.hal.counters import (
     nothing,
     share,
 )
-from gearshift.observe.hal.roofline import Roofline
 
 MAX_NOTED = 256
 """Pieces of work remembered between two reads; of more, the latest stand for all."""
@@ -35,20 +36,6 @@ UNITS = {
 class Bound(StrEnum):
     COMPUTE = "compute"
     MEMORY = "memory"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What was done in `seconds`; `set_bytes` are the distinct bytes among those moved."""
-
-    flops: float
-    moved_bytes: float
-    set_bytes: float
-    seconds: float
-
-    @property
-    def known(self) -> bool:
-        return self.moved_bytes > 0 and self.set_bytes > 0 and self.seconds > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +58,12 @@ NO_TRAFFIC = Traffic(
 )
 
 
+def _timed(work: Work) -> bool:
+    return work.known and work.seconds > 0
+
+
 def model_traffic(work: Work, roofline: Roofline) -> Traffic:
-    if not work.known:
+    if not _timed(work):
         return NO_TRAFFIC
     l1, l2, l3 = hits = hit_shares(work, roofline)
     return Traffic(
@@ -114,18 +105,20 @@ class ModelledMemory:
     """Counters over the work it is told of between two reads."""
 
     def __init__(self, *, roofline: Roofline | None) -> None:
-        self._roofline = roofline
-        self._reason = "" if roofline else "no roofline was given to model it with"
+        self.roofline = roofline
+        self._closed = False
         self._work: deque[Work] = deque(maxlen=MAX_NOTED)
 
     def note(self, work: Work) -> None:
         """From any thread."""
-        if work.known:
+        if _timed(work):
             self._work.append(work)
 
     def describe(self) -> tuple[Description, ...]:
-        source = Source.UNAVAILABLE if self._reason else Source.MODELLED
-        origin = self._reason or "roofline, working set and time of the work done; none without"
+        source = Source.UNAVAILABLE if self.roofline is None else Source.MODELLED
+        origin = "roofline, working set and time of the work done; none without"
+        if self.roofline is None:
+            origin = "closed" if self._closed else "no roofline was given to model it with"
         return tuple(
             Description(name=name, unit=unit, source=source, origin=origin)
             for name, unit in UNITS.items()
@@ -133,16 +126,16 @@ class ModelledMemory:
 
     def read(self, now_s: float) -> Readings:
         work = [self._work.popleft() for _ in range(len(self._work))]
-        if self._roofline is None or not work:
+        if self.roofline is None or not work:
             return nothing(UNITS)
         moved_bytes = sum(one.moved_bytes for one in work)
         served = [0.0, 0.0, 0.0]
         for one in work:
-            for level, hit_share in enumerate(hit_shares(one, self._roofline)):
+            for level, hit_share in enumerate(hit_shares(one, self.roofline)):
                 served[level] += hit_share * one.moved_bytes
         dram_bytes_s = (moved_bytes - served[-1]) / sum(one.seconds for one in work)
         values = (*(share(part, moved_bytes) for part in served), max(0.0, dram_bytes_s))
         return {name: modelled(value) for name, value in zip(UNITS, values, strict=True)}
 
     def close(self) -> None:
-        self._roofline, self._reason = None, self._reason or "closed"
+        self.roofline, self._closed = None, True

@@ -2,16 +2,16 @@
 L2, L3 and DRAM. Must not know models or regions.
 """
 
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import torch
 
-from gearshift.observe.hal.caches import Caches, find_caches
+from gearshift.ir.roofline import Caches, Roofline
+from gearshift.observe.hal.caches import find_caches
 
 MIN_RUNS = 3
 BUDGET_S = 0.05
@@ -25,27 +25,6 @@ MAX_DRAM_BYTES = 1 << 28
 Clock = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roofline:
-    """What `num_threads` cores do together. A multiply-add is two operations."""
-
-    num_threads: int
-    caches: Caches
-    peak_flops_s: float
-    l1_bytes_s: float
-    l2_bytes_s: float
-    l3_bytes_s: float
-    dram_bytes_s: float
-    took_s: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        return cls(**{**data, "caches": Caches(**data["caches"])})
-
-
 def measure_roofline(
     *,
     num_threads: int | None = None,
@@ -55,7 +34,7 @@ def measure_roofline(
     """Best of several short runs, so that a passing neighbour does not lower the roof."""
     start_s = clock()
     caches = caches or find_caches()
-    threads = num_threads or torch.get_num_threads()
+    threads = num_threads or len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(threads) as pool:
         l1, l2, l3, dram = (
             _read_bytes_s(pool, threads, set_bytes, clock)

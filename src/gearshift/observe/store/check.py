@@ -61,7 +61,7 @@ def _check_the_rest(store: Store) -> None:
     assert store.set_fact(MACHINE, "fact", "[1]"), "facts are kept"
     assert store.set_fact(MACHINE, "fact", "[2]"), "and written over"
     assert store.fact(MACHINE, "fact") == "[2]", "the last one wins"
-    made = Decision(at_s=1.0, plan="p", reason="faster", outcome="kept")
-    row = DecisionRow(machine=MACHINE, graph="g", decision=made, predicted_gain=1.5)
+    made = Decision(at_s=1.0, plan="p", reason="faster", outcome="kept", predicted_gain=1.5)
+    row = DecisionRow(machine=MACHINE, graph="g", decision=made)
     assert store.add_decision(row), "decisions are kept"
     assert store.decisions(machine=MACHINE, graph="g")[-1] == row, "in order"

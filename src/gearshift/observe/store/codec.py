@@ -94,17 +94,19 @@ def region_row(fields: Fields) -> RegionRow | None:
 def decision_fields(row: DecisionRow, number: int) -> Fields:
     made = row.decision
     told = (made.at_s, made.plan, made.reason, made.outcome)
-    return (number, row.machine, row.graph, *told, row.predicted_gain, row.measured_gain)
+    return (number, row.machine, row.graph, *told, made.predicted_gain, made.measured_gain)
 
 
 def decision_row(fields: Fields) -> DecisionRow | None:
     _, machine, graph, at_s, plan, reason, outcome, predicted_gain, measured_gain = fields
     if not is_amount(predicted_gain) or not is_amount(measured_gain):
         return None
-    return DecisionRow(
-        machine=machine,
-        graph=graph,
-        decision=Decision(at_s=at_s, plan=plan, reason=reason, outcome=outcome),
+    decision = Decision(
+        at_s=at_s,
+        plan=plan,
+        reason=reason,
+        outcome=outcome,
         predicted_gain=predicted_gain,
         measured_gain=measured_gain,
     )
+    return DecisionRow(machine=machine, graph=graph, decision=decision)

@@ -76,9 +76,6 @@ class DecisionRow:
     machine: str
     graph: str
     decision: Decision
-    predicted_gain: float | None = None
-    """Old time over new; above 1 the new plan is faster."""
-    measured_gain: float | None = None
 
 
 def is_amount(value: float | None) -> bool:

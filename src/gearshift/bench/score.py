@@ -1,0 +1,193 @@
+"""What was measured, as the ratios a benchmark prints: above 1, Gearshift is better.
+
+Must not know how anything was measured. The best of many is chosen on odd slices and reported on
+even ones: the best of noise would look better than it is.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from gearshift.bench.traces import Phase
+
+PEERS = ("eager", "torch.compile", "onnxruntime", "openvino")
+TWICE = "onnxruntime again"
+NEAR = 1.1
+"""Within so much of the oracle's time a plan is as good as its."""
+ENOUGH = 20
+"""Calls that a plan of Gearshift's own must have served in a phase to be the oracle's choice."""
+RATIOS = (
+    "vs_eager",
+    "vs_best_peer",
+    "vs_best_static",
+    "of_oracle",
+    "p95_vs_eager",
+    "p95_vs_best_static",
+    "cpu_vs_best_peer",
+)
+
+
+@dataclass(slots=True)
+class Slices:
+    """What one static setting did under one condition."""
+
+    call_s: list[list[float]] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+    def add(self, answer: Mapping[str, Any]) -> None:
+        self.call_s.append(answer["call_s"])
+        self.cpu_s += answer["cpu_s"]
+
+    def calls(self, parity: int | None = None) -> list[float]:
+        chosen = self.call_s if parity is None else self.call_s[parity::2]
+        return [call_s for part in chosen for call_s in part]
+
+
+@dataclass(slots=True, kw_only=True)
+class Stretch:
+    """What Gearshift did in one phase; `plans` names the plan in force at each call."""
+
+    call_s: list[float]
+    cpu_s: float
+    max_error: float
+    plans: list[str]
+    decisions: list[str]
+
+    def own_plans(self) -> dict[str, Slices]:
+        """Its plans as if they were settings: odd calls are one slice, even ones another."""
+        found: dict[str, list[float]] = {}
+        for plan, call_s in zip(self.plans, self.call_s, strict=True):
+            found.setdefault(plan, []).append(call_s)
+        return {
+            f"gearshift's {plan}": Slices(call_s=[calls[0::2], calls[1::2]])
+            for plan, calls in found.items()
+            if len(calls) >= ENOUGH
+        }
+
+
+Settings = Mapping[str, Slices]
+
+
+def case_of(
+    phases: Sequence[Phase], ours: Sequence[Stretch], theirs: Sequence[Settings]
+) -> dict[str, Any]:
+    names = [name for name in theirs[0] if name != TWICE]
+    picked = {name: _composed(phases, [t[name].calls(0) for t in theirs]) for name in names}
+    told = {name: _composed(phases, [t[name].calls(1) for t in theirs]) for name in names}
+    best_static = min(names, key=lambda name: picked[name])
+    best_peer = min(PEERS, key=lambda name: picked[name])
+    oracles = [_oracle(stretch, settings) for stretch, settings in zip(ours, theirs, strict=True)]
+    oracle_s = _composed(phases, [calls for _, calls in oracles])
+    our_calls = [call_s for stretch in ours for call_s in stretch.call_s]
+    our_s = _mean(our_calls)
+    our_p95 = _quantile([(call_s, 1.0) for call_s in our_calls])
+    our_cpu_s = sum(stretch.cpu_s for stretch in ours) / len(our_calls)
+    return {
+        "gearshift_s": our_s,
+        "peers_s": {name: told[name] for name in PEERS},
+        "static_s": told,
+        "best_peer": best_peer,
+        "best_static": best_static,
+        "best_static_s": told[best_static],
+        "oracle_s": oracle_s,
+        "vs_eager": told["eager"] / our_s,
+        "vs_best_peer": told[best_peer] / our_s,
+        "vs_best_static": told[best_static] / our_s,
+        "of_oracle": oracle_s / our_s,
+        "p95_vs_eager": _static_p95(phases, theirs, "eager") / our_p95,
+        "p95_vs_best_static": _static_p95(phases, theirs, best_static) / our_p95,
+        "cpu_s_per_call": our_cpu_s,
+        "cpu_vs_best_peer": _cpu_s_per_call(theirs, best_peer) / our_cpu_s,
+        "max_error": max(stretch.max_error for stretch in ours),
+        "phases": [
+            _phase(phase, stretch, oracle)
+            for phase, stretch, oracle in zip(phases, ours, oracles, strict=True)
+        ],
+    }
+
+
+def noise_of(settings: Settings) -> float:
+    """One peer is entered twice: the ratio between its two entries."""
+    return _mean(settings["onnxruntime"].calls()) / _mean(settings[TWICE].calls())
+
+
+def summary_of(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for case in cases:
+        groups.setdefault(f"{case['case']['trace']}, {case['case']['start']}", []).append(case)
+    return {
+        group: {
+            ratio: {
+                "geometric_mean": statistics.geometric_mean([m[ratio] for m in members]),
+                "minimum": min(m[ratio] for m in members),
+            }
+            for ratio in RATIOS
+        }
+        for group, members in groups.items()
+    }
+
+
+def _oracle(stretch: Stretch, settings: Settings) -> tuple[str, list[float]]:
+    """The best of all settings and of every plan that served, in this phase."""
+    known = {name: slices for name, slices in settings.items() if name != TWICE}
+    known |= stretch.own_plans()
+    best = min(known, key=lambda name: _mean(known[name].calls(0)))
+    return best, known[best].calls(1)
+
+
+def _phase(phase: Phase, stretch: Stretch, oracle: tuple[str, list[float]]) -> dict[str, Any]:
+    name, calls = oracle
+    return {
+        "neighbours": [str(neighbour) for neighbour in phase.neighbours],
+        "seconds": phase.seconds,
+        "gearshift_s": _mean(stretch.call_s),
+        "oracle": name,
+        "oracle_s": _mean(calls),
+        "settled": _settled(stretch, statistics.median(calls)),
+        "plans": list(dict.fromkeys(stretch.plans)),
+        "decisions": stretch.decisions,
+    }
+
+
+def _settled(stretch: Stretch, oracle_s: float) -> dict[str, float] | None:
+    """After how many calls and seconds a plan near the oracle's was in force; None if never."""
+    times: dict[str, list[float]] = {}
+    for plan, call_s in zip(stretch.plans, stretch.call_s, strict=True):
+        times.setdefault(plan, []).append(call_s)
+    good = {p for p, calls in times.items() if statistics.median(calls) <= NEAR * oracle_s}
+    index = next((i for i, plan in enumerate(stretch.plans) if plan in good), None)
+    return None if index is None else {"calls": index, "seconds": sum(stretch.call_s[:index])}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _composed(phases: Sequence[Phase], calls: Sequence[Sequence[float]]) -> float:
+    """Mean time per call over the trace: as many calls as fit into each phase."""
+    numbers = [phase.seconds / _mean(part) for phase, part in zip(phases, calls, strict=True)]
+    return sum(phase.seconds for phase in phases) / sum(numbers)
+
+
+def _static_p95(phases: Sequence[Phase], theirs: Sequence[Settings], name: str) -> float:
+    """Over all calls of the trace, as many of each phase as fit into it."""
+    return _quantile(
+        [
+            (call_s, phase.seconds / _mean(calls) / len(calls))
+            for phase, calls in zip(phases, [t[name].calls() for t in theirs], strict=True)
+            for call_s in calls
+        ]
+    )
+
+
+def _quantile(weighted: list[tuple[float, float]], share: float = 0.95) -> float:
+    ordered = sorted(weighted)
+    limit = share * sum(weight for _, weight in ordered)
+    sums = accumulate(weight for _, weight in ordered)
+    return next(v for (v, _), total in zip(ordered, sums, strict=True) if total >= limit)
+
+
+def _cpu_s_per_call(theirs: Sequence[Settings], name: str) -> float:
+    return sum(t[name].cpu_s for t in theirs) / sum(len(t[name].calls()) for t in theirs)

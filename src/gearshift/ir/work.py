@@ -1,0 +1,78 @@
+"""What ops have to do, counted from the graph: arithmetic, bytes moved, bytes touched.
+
+Must not know how long anything takes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from gearshift.ir import kinds
+from gearshift.ir.graph import Graph, Op
+
+Size = Callable[[int | str], int]
+BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int16": 2}
+ONE_BYTE = ("int8", "uint8", "bool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """`set_bytes` are the distinct bytes among those moved; `seconds`, how long it took if that was
+    measured. A multiply-add is two operations."""
+
+    flops: float
+    moved_bytes: float
+    set_bytes: float
+    seconds: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        return self.moved_bytes > 0 and self.set_bytes > 0
+
+
+def work_of(graph: Graph, ops: Sequence[str], size: Size) -> Work:
+    """`size` gives the number for a dimension. Views move nothing."""
+    count = _Counter(graph, size)
+    moving = [graph.by_name[name] for name in ops]
+    moving = [op for op in moving if op.kind != kinds.RESHAPE]
+    touched = {value for op in moving for value in (*op.operands, *op.outputs)}
+    return Work(
+        flops=float(sum(map(count.flops, moving))),
+        moved_bytes=float(sum(sum(map(count.bytes, (*o.operands, *o.outputs))) for o in moving)),
+        set_bytes=float(sum(map(count.bytes, touched))),
+    )
+
+
+class _Counter:
+    def __init__(self, graph: Graph, size: Size) -> None:
+        self._graph, self._size = graph, size
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        """Sizes that ops read are no tensors: nothing."""
+        known = self._graph.values.get(value)
+        return (0,) if known is None else tuple(map(self._size, known.shape))
+
+    def elements(self, value: str) -> int:
+        return prod(self.shape(value))
+
+    def bytes(self, value: str) -> int:
+        known = self._graph.values.get(value)
+        if known is None:
+            return 0
+        return self.elements(value) * (1 if known.dtype in ONE_BYTE else BYTES.get(known.dtype, 4))
+
+    def flops(self, op: Op) -> int:
+        made = sum(map(self.elements, op.outputs))
+        shapes = [self.shape(operand) for operand in op.operands]
+        matrices = [shape for shape in shapes if len(shape) > 1]
+        if op.kind in (kinds.LINEAR, kinds.MATMUL) and matrices:
+            return 2 * made * matrices[0][-1]
+        if op.kind == kinds.CONV and len(matrices) > 1:
+            weight = matrices[1]
+            spread = prod(matrices[0]) if "transpose" in op.form.lower() else made
+            return 2 * spread * prod(weight[1:])
+        if op.kind == kinds.RECURRENT and len(matrices) > 1:
+            return 2 * prod(matrices[0][:-1]) * sum(prod(m) for m in matrices[1:] if len(m) == 2)
+        if op.kind == kinds.ATTENTION and len(matrices) > 1:
+            return 4 * prod(matrices[0]) * matrices[1][-2]
+        return made
