@@ -3,7 +3,7 @@
 A recipe: the loop decides what, the runtime knows how.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -34,14 +34,21 @@ if TYPE_CHECKING:
 Done = Callable[[str | None], None]
 
 
-def open_loop(
-    runtime: "Runtime", changes: Changes, background: Background, policy: str, limits: Limits
-) -> Loop | None:
-    """None if nothing can be decided: nothing was captured, or nothing is to change."""
+def open_control(policy: str) -> ChildProcess | None:
+    """None if nothing is to be decided."""
     if policy not in POLICIES:
         raise UsageError(f"policy={policy!r}: there are {', '.join(POLICIES)}")
-    if policy == Keep.name or not runtime.program.fragments:
-        return None
+    return None if policy == Keep.name else ChildProcess()
+
+
+def open_loop(
+    runtime: "Runtime",
+    changes: Changes,
+    background: Background,
+    control: ChildProcess,
+    policy: str,
+    limits: Limits,
+) -> Loop:
     space = runtime.space
     plans = candidates(space)
     graph = space.graph
@@ -50,23 +57,25 @@ def open_loop(
         "versions": versions_key(),
         "graph": identity(graph, [op.name for op in graph.ops]),
     }
-    hello = Hello(
-        policy=policy,
-        plans=plans,
-        num_cores=space.max_threads,
-        objective=runtime.objective,
-        home=str(settings.home()),
-        key=key,
-        identities={
-            fingerprint: {region.name: identity(graph, region.ops) for region in plan.regions}
-            for fingerprint, plan in plans.items()
-        },
+    control.greet(
+        Hello(
+            policy=policy,
+            plans=plans,
+            num_cores=space.max_threads,
+            objective=runtime.objective,
+            home=str(settings.home()),
+            key=key,
+            identities={
+                fingerprint: {region.name: identity(graph, region.ops) for region in plan.regions}
+                for fingerprint, plan in plans.items()
+            },
+        )
     )
     hands = RuntimeHands(runtime, space, changes, background)
     costs = Costs(runtime.objective, space.max_threads)
     return Loop(
         sampler=Sampler(open_hal(), space.max_threads),
-        control=ChildProcess(hello),
+        control=control,
         guard=Guard(Table(space.max_threads), plans, costs, limits),
         hands=hands,
     )
@@ -113,6 +122,16 @@ class RuntimeHands:
             raise Gone
         return runtime.memory.total_bytes
 
+    @property
+    def ready(self) -> Sequence[str]:
+        serving = self._changes.serving
+        eager = serving.eager.executor.plan
+        return [p.fingerprint for p in (serving.active.plan, eager, *serving.shelf.plans())]
+
+    @property
+    def disturbed(self) -> bool:
+        return self._background.was_busy()
+
     def timings(self) -> Iterable[tuple[str, Timing]]:
         for executor in self._changes.serving.executors:
             fingerprint = executor.plan.fingerprint
@@ -124,7 +143,8 @@ class RuntimeHands:
 
     def adopt(self, proposal: Proposal, done: Done) -> None:
         plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
-        self._soon(lambda: self._changes.adopt(plan, reason, gain), done)
+        how = _attempt if self._changes.is_ready(plan) else self._soon
+        how(lambda: self._changes.adopt(plan, reason, gain), done)
 
     def begin_trial(self, proposal: Proposal, credit_s: float, done: Done) -> None:
         plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
@@ -146,14 +166,14 @@ class RuntimeHands:
         self._changes.amend(plan, measured_gain)
 
     def _soon(self, work: Callable[[], None], done: Done) -> None:
-        """On the background thread; `done` hears what went wrong."""
+        self._background.submit(lambda: _attempt(work, done))
 
-        def attempt() -> None:
-            try:
-                work()
-            except GearshiftError as error:
-                done(str(error))
-            else:
-                done(None)
 
-        self._background.submit(attempt)
+def _attempt(work: Callable[[], None], done: Done) -> None:
+    """`done` hears what went wrong."""
+    try:
+        work()
+    except GearshiftError as error:
+        done(str(error))
+    else:
+        done(None)

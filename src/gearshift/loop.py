@@ -5,7 +5,7 @@ Sees protocols only. Runs on a thread of its own; what takes long is done elsewh
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import geometric_mean
 from time import monotonic, thread_time
@@ -14,7 +14,7 @@ from typing import Protocol
 from gearshift.decide.control import Control
 from gearshift.decide.guard import Guard
 from gearshift.decide.messages import Answer
-from gearshift.decide.policy import REFUSED, How, Outcome, Proposal
+from gearshift.decide.policy import CHANGED, REFUSED, How, Outcome, Proposal
 from gearshift.decide.trial import Verdict, verdict
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.observe.sampler import Sampler, Timed
@@ -23,8 +23,6 @@ from gearshift.predict.estimate import Estimate
 
 log = logging.getLogger("gearshift")
 TICK_S = 0.1
-SERVED_S = 0.2
-"""Below so much time in calls there is nothing to gain."""
 MEASURED_CALLS = 10
 """So many calls tell what a change brought."""
 IDLE_S = 60.0
@@ -36,8 +34,8 @@ class Gone(Exception):
 
 
 class Hands(Protocol):
-    """The data plane, as far as the loop may move it. All but `adopt` return at once; `ready` tells
-    when what was asked for is done, and how it went."""
+    """The data plane, as far as the loop may move it. Nothing here takes long: what does is done
+    elsewhere, and `done` hears when, and what went wrong."""
 
     @property
     def in_force(self) -> str: ...
@@ -55,6 +53,14 @@ class Hands(Protocol):
 
     @property
     def held_bytes(self) -> int: ...
+
+    @property
+    def ready(self) -> Sequence[str]:
+        """Plans that could serve at once, by fingerprint."""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other work of ours ran beside the calls since this was last asked."""
 
     def timings(self) -> Iterable[tuple[str, Timed]]: ...
 
@@ -102,6 +108,8 @@ class Loop:
         self.trial: Trial | None = None
         self.adopted: Adopted | None = None
         self.busy = False
+        """Whether something is being built."""
+        self.served_in: dict[Situation, str] = {}
         self.seen: Snapshot | None = None
         self.answer = Answer()
         """The last one."""
@@ -112,25 +120,35 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="gearshift loop", daemon=True)
 
     def tick(self) -> None:
-        snapshot = self.seen = self.observe()
+        before, snapshot = self.seen, self.observe()
+        self.seen = snapshot
         self.guard.note(snapshot)
         if self.trial is not None:
             self.follow(self.trial, snapshot)
         if self.adopted is not None:
             self.measure_gain(self.adopted, snapshot)
-        if self.guard.served_s < SERVED_S:
-            return
         proposal = self.ask(snapshot)
-        if self.busy or self.trial is not None or self.hands.by_hand:
+        if self.trial is not None or self.hands.by_hand:
             return
-        if proposal is not None:
+        if before is not None and before.situation != snapshot.situation:
+            self.leave(before, snapshot)
+        elif self.busy and not self._at_once(proposal, snapshot):
+            return
+        elif proposal is not None:
             self.consider(proposal, snapshot)
         else:
             self.roll_back(snapshot)
 
     def observe(self) -> Snapshot:
         hands = self.hands
-        return self.sampler.take(hands.in_force, hands.trial, hands.timings(), hands.held_bytes)
+        return self.sampler.take(
+            hands.in_force,
+            hands.trial,
+            hands.timings(),
+            held_bytes=hands.held_bytes,
+            ready=hands.ready,
+            disturbed=hands.disturbed,
+        )
 
     def ask(self, snapshot: Snapshot) -> Proposal | None:
         outcomes, self.outcomes = self.outcomes, []
@@ -142,24 +160,37 @@ class Loop:
         self.answer = answer
         return answer.proposal
 
+    def leave(self, before: Snapshot, snapshot: Snapshot) -> None:
+        """What served a situation when it was left serves it again at once, if it still can."""
+        if before.situation is not None:
+            self.served_in[before.situation] = before.plan
+        known = snapshot.situation and self.served_in.get(snapshot.situation)
+        if known is None or known == snapshot.plan or known not in snapshot.ready:
+            return
+        reason = f"served before in {snapshot.situation}"
+        proposal = Proposal(plan=self.guard.plans[known], how=How.ADOPT, reason=reason)
+        if self.guard.too_soon(snapshot) is None:
+            self._adopt(proposal, snapshot)
+
     def consider(self, proposal: Proposal, snapshot: Snapshot) -> None:
         reason = self.guard.review(proposal, snapshot, self.hands.why_illegal)
         if reason is not None:
             if reason.startswith(REFUSED):
                 self._tell(proposal, snapshot, kept=False, why=reason)
             return
+        if self.guard.is_known(proposal, snapshot):
+            self._adopt(proposal, snapshot)
+            return
         self.busy = True
         if proposal.how is How.STAND_BY:
             self.hands.stand_by(proposal.plan, lambda error: self._done(proposal, snapshot, error))
-        elif self.guard.is_known(proposal, snapshot):
-            self._adopt(proposal, snapshot)
         else:
             self._try(proposal, snapshot)
 
     def follow(self, trial: Trial, snapshot: Snapshot) -> None:
-        """Both plans' calls in the present situation; what another one brought is dropped."""
-        if trial.situation != snapshot.situation:
-            trial.situation, trial.old, trial.new = snapshot.situation, [], []
+        """Until the difference is clear, the credit is used up, or the situation is another."""
+        trial.situation = trial.situation or snapshot.situation
+        changed = trial.situation != snapshot.situation
         for sample in snapshot.samples:
             if sample.situation == trial.situation:
                 mine = sample.plan == trial.proposal.plan.fingerprint
@@ -167,9 +198,10 @@ class Loop:
         found = verdict(trial.old, trial.new)
         used_up = self.hands.spent_s >= trial.credit_s
         late = snapshot.at_s - trial.began_s > IDLE_S
-        if found is None and not used_up and not late:
+        if found is None and not used_up and not late and not changed:
             return
-        self._end(trial, snapshot, found, used_up)
+        why = "too slow" if used_up else CHANGED if changed else "no calls came"
+        self._end(trial, snapshot, found, used_up, why)
 
     def roll_back(self, snapshot: Snapshot) -> None:
         """What is known to be slower than another does not stay, whatever the policy thinks."""
@@ -178,7 +210,6 @@ class Loop:
             return
         plan, ratio = found
         reason = f"rolled back: the plan in force takes {ratio:.2f} times as long here"
-        self.busy = True
         self._adopt(Proposal(plan=plan, how=How.ADOPT, reason=reason), snapshot)
 
     def measure_gain(self, adopted: Adopted, snapshot: Snapshot) -> None:
@@ -197,17 +228,28 @@ class Loop:
             self.hands.amend(plan, gain)
         self._tell(adopted.proposal, snapshot, kept=True, why="serves", gain=gain)
 
+    def _at_once(self, proposal: Proposal | None, snapshot: Snapshot) -> bool:
+        """Whether it needs no build, so that it need not wait for one under way."""
+        return (
+            proposal is not None
+            and proposal.plan.fingerprint in snapshot.ready
+            and self.guard.is_known(proposal, snapshot)
+        )
+
     def _adopt(self, proposal: Proposal, snapshot: Snapshot) -> None:
+        building = proposal.plan.fingerprint not in snapshot.ready
+        self.busy = self.busy or building
         self.guard.switched(snapshot)
         situation = snapshot.situation
 
         def done(error: str | None) -> None:
+            if building:
+                self.busy = False
             if error is None and situation is not None:
                 old = self.guard.table.measured(situation, snapshot.plan, least=1)
                 self.adopted = Adopted(proposal=proposal, situation=situation, old=old)
-                self.busy = False
             else:
-                self._done(proposal, snapshot, error)
+                self._tell(proposal, snapshot, kept=False, why=f"{REFUSED}: {error}")
 
         self.hands.adopt(proposal, done)
 
@@ -223,9 +265,12 @@ class Loop:
 
         self.hands.begin_trial(proposal, credit_s, begun)
 
-    def _end(self, trial: Trial, snapshot: Snapshot, found: Verdict | None, used_up: bool) -> None:
+    def _end(
+        self, trial: Trial, snapshot: Snapshot, found: Verdict | None, used_up: bool, why: str
+    ) -> None:
+        """`why` is for a trial that came to no verdict."""
         wins = found is not None and found.new_wins
-        why = found.why if found is not None else "too slow" if used_up else "no calls came"
+        why = why if found is None else found.why
         gain = None if found is None else found.gain
         cost_s = self.hands.end_trial(keep_new=wins, why=why, gain=gain)
         fingerprint = trial.proposal.plan.fingerprint

@@ -34,13 +34,15 @@ from gearshift.act.space import space_of
 from gearshift.act.tally import Tallies
 from gearshift.act.variants import Variants, Workshop
 from gearshift.act.verify import Tolerance
-from gearshift.adaptive import open_loop
+from gearshift.adaptive import open_control, open_loop
 from gearshift.capture.load import capture
 from gearshift.capture.program import Fragment, Program
+from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Limits
 from gearshift.errors import EngineError, PlanError, VerifyError
 from gearshift.ir.measurement import Memory
 from gearshift.ir.topology import CALLER
+from gearshift.loop import Loop
 from gearshift.plan import Objective, Plan, Region, Space, check, render
 from gearshift.plan.decision import Decision
 from gearshift.plan.plan import ordered
@@ -67,17 +69,25 @@ def adapt(
     `policy` decides: bandit, rules, proportional, or keep for a runtime that changes nothing by
     itself; `limits` bound what it may cost.
     """
-    program = capture(model, example_inputs, example_kwargs or {})
-    for line in program.uncaptured:
-        warnings.warn(f"not captured, runs as before: {line}", stacklevel=2)
-    return Runtime(
-        program,
-        objective=objective or Objective(),
-        engines=engines,
-        tolerance=tolerance or Tolerance(),
-        policy=policy or settings.policy(),
-        limits=limits or Limits(),
-    )
+    policy = policy or settings.policy()
+    control = open_control(policy)
+    try:
+        program = capture(model, example_inputs, example_kwargs or {})
+        for line in program.uncaptured:
+            warnings.warn(f"not captured, runs as before: {line}", stacklevel=2)
+        return Runtime(
+            program,
+            objective=objective or Objective(),
+            engines=engines,
+            tolerance=tolerance or Tolerance(),
+            control=control,
+            policy=policy,
+            limits=limits or Limits(),
+        )
+    except BaseException:
+        if control is not None:
+            control.close()
+        raise
 
 
 class Runtime:
@@ -90,6 +100,7 @@ class Runtime:
         objective: Objective,
         engines: str | Sequence[str | Engine] | EnginePool,
         tolerance: Tolerance,
+        control: ChildProcess | None,
         policy: str,
         limits: Limits,
     ) -> None:
@@ -123,9 +134,12 @@ class Runtime:
         self._renewal = Renewal(
             self._background, lambda: [fragment.watch for fragment in self.program.fragments]
         )
-        self._loop = open_loop(self, self._changes, self._background, policy, limits)
-        if self._loop is not None:
+        self._loop: Loop | None = None
+        if control is not None and program.fragments:
+            self._loop = open_loop(self, self._changes, self._background, control, policy, limits)
             self._loop.start()
+        elif control is not None:
+            control.close()
         ending = finalize(self, _end, self._background, self._pool if self._owns_pool else None)
         ending.atexit = False
         _RUNTIMES.add(self)
@@ -192,7 +206,7 @@ class Runtime:
 
     def prepare(self, plan: Plan) -> Prepared:
         """The plan checked, built and verified, ready to be called, but not in force."""
-        with self._changes.lock:
+        with self._changes.building:
             if self._closed:
                 raise EngineError("this runtime is closed; the model itself answers")
             if not self.program.fragments:

@@ -62,6 +62,8 @@ class World:
         self.spent_s = self.credit_s = 0.0
         self.by_hand = False
         self.held_bytes = 0
+        self.ready = list(PLANS)
+        self.disturbed = False
         self.turn = 0
         self.pending: list[tuple[str, Call]] = []
         self.served: list[tuple[float, Plan, float]] = []

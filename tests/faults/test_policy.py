@@ -124,7 +124,8 @@ def hello(tmp_path: object) -> Hello:
 
 
 def test_G5_a_killed_control_plane_is_started_again(tmp_path: object) -> None:
-    control = ChildProcess(hello(tmp_path))
+    control = ChildProcess()
+    control.greet(hello(tmp_path))
     try:
         asked = list(snapshots(100))
         control.ask(asked[0], [])

@@ -31,12 +31,19 @@ class Background:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._worked = False
+
+    def was_busy(self) -> bool:
+        """Whether there was anything to do since this was last asked."""
+        worked, self._worked = self._worked or self._pending > 0, False
+        return worked
 
     def submit(self, work: Work) -> None:
         with self._changed:
             if self._closed:
                 return
             self._pending += 1
+            self._worked = True
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._serve, name="gearshift background", daemon=True
@@ -90,6 +97,7 @@ class Background:
                 _, work = self._postponed.pop(0)
                 with self._changed:
                     self._pending += 1
+                    self._worked = True
             if work is None:
                 break
             if not self._closed:

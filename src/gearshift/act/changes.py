@@ -11,7 +11,7 @@ from time import monotonic
 
 from gearshift.act.prepared import Prepared
 from gearshift.act.serving import Serving
-from gearshift.errors import GearshiftError, PlanError
+from gearshift.errors import EngineError, GearshiftError, PlanError
 from gearshift.plan.decision import Decision
 from gearshift.plan.plan import Plan, why_malformed
 
@@ -19,7 +19,8 @@ MAX_DECISIONS = 256
 
 
 class Changes:
-    """One change at a time, under `lock`."""
+    """One build at a time, under `building`; references are exchanged under `lock`, which is never
+    held for long. Whoever needs both takes `building` first."""
 
     def __init__(
         self,
@@ -29,52 +30,47 @@ class Changes:
     ) -> None:
         """`as_captured` tells whether what stands by was built from the weights there are now."""
         self.serving = serving
-        self.lock = threading.RLock()
+        self.building, self.lock = threading.RLock(), threading.RLock()
         self.by_hand = False
         """Whether the plan in force was asked for by the user: then it stays."""
         self.count = 0
         self.decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
         self._prepare, self._as_captured = prepare, as_captured
+        self._ended = False
         self._start_s = monotonic()
         self._trial: tuple[str, float | None] = ("", None)
 
-    def swap(
-        self, plan: Plan, reason: str, gain: float | None = None, *, shelve: bool = False
-    ) -> None:
-        """`gain` is what is foreseen: old time over new."""
-        with self.lock:
-            prepared = self._ready(plan, reason, gain)
-            self.serving.serve(prepared, shelve=self.serving.in_force if shelve else None)
-            self.count += 1
-            outcome = f"serves; verified, worst error {prepared.worst_error:.1g}"
-            self.record(plan, reason, outcome, gain)
-
     def swap_by_hand(self, plan: Plan, reason: str) -> None:
+        prepared = self._ready(plan, reason, None)
         with self.lock:
-            self.swap(plan, reason)
+            self._serve(prepared, reason, None)
             self.by_hand = True
             self.serving.shelf.clear()
 
     def swap_unless_overtaken(self, plan: Plan, reason: str, count: int) -> None:
         """What somebody else has swapped to meanwhile stands."""
-        with self.lock:
-            if self.count == count:
-                self.swap(plan, reason)
+        if self.count == count:
+            prepared = self._ready(plan, reason, None)
+            with self.lock:
+                if self.count == count:
+                    self._serve(prepared, reason, None)
+                else:
+                    self.serving.let_go(prepared)
 
     def adopt(self, plan: Plan, reason: str, gain: float | None) -> None:
         """The plan before stands by."""
+        prepared = self._ready(plan, reason, gain)
         with self.lock:
-            if not self.by_hand:
-                self.swap(plan, reason, gain, shelve=True)
+            self._refuse_by_hand(prepared)
+            self._serve(prepared, reason, gain, shelve=self.serving.in_force)
 
     def begin_trial(
         self, plan: Plan, reason: str, gain: float | None, *, usual_s: float, credit_s: float
     ) -> None:
         """From here on every other call goes to this plan."""
+        new = self._ready(plan, reason, gain)
         with self.lock:
-            if self.by_hand:
-                raise PlanError("the plan in force was asked for by hand")
-            new = self._ready(plan, reason, gain)
+            self._refuse_by_hand(new)
             self._trial = (reason, gain)
             self.serving.begin_trial(new, usual_s=usual_s, credit_s=credit_s)
 
@@ -92,13 +88,21 @@ class Changes:
 
     def stand_by(self, plan: Plan) -> None:
         """Builds a plan for when it is wanted."""
+        if not self.is_ready(plan):
+            prepared = self._prepare(plan)
+            with self.lock:
+                self.serving.shelf.put(prepared)
+
+    def is_ready(self, plan: Plan) -> bool:
+        """Whether it serves, or could at once."""
         with self.lock:
-            if plan not in self.serving.shelf and plan != self.serving.active.plan:
-                self.serving.shelf.put(self._prepare(plan))
+            eager = self.serving.eager.executor.plan
+            return plan in self.serving.shelf or plan in (self.serving.active.plan, eager)
 
     def end(self) -> None:
         """Back to the model itself; whatever was still to come is overtaken."""
         with self.lock:
+            self._ended = True
             self.count += 1
             self.serving.to_eager()
             self.serving.shelf.clear()
@@ -130,9 +134,35 @@ class Changes:
 
     def _ready(self, plan: Plan, reason: str, gain: float | None) -> Prepared:
         """One that stands by, for the weights there are now; else built. A refusal is recorded."""
-        usable = why_malformed(plan) is None and self._as_captured()
+        if why_malformed(plan) is None and self._as_captured():
+            with self.lock:
+                prepared = self.serving.shelf.take(plan)
+            if prepared is not None:
+                return prepared
         try:
-            return (self.serving.shelf.take(plan) if usable else None) or self._prepare(plan)
+            return self._prepare(plan)
         except GearshiftError as error:
             self.record(plan, reason, f"refused: {error}", gain)
             raise
+
+    def _serve(
+        self,
+        prepared: Prepared,
+        reason: str,
+        gain: float | None,
+        *,
+        shelve: Prepared | None = None,
+    ) -> None:
+        """`gain` is what is foreseen: old time over new."""
+        if self._ended:
+            self.serving.let_go(prepared)
+            raise EngineError("this runtime is closed; the model itself answers")
+        self.serving.serve(prepared, shelve=shelve)
+        self.count += 1
+        outcome = f"serves; verified, worst error {prepared.worst_error:.1g}"
+        self.record(prepared.executor.plan, reason, outcome, gain)
+
+    def _refuse_by_hand(self, prepared: Prepared) -> None:
+        if self.by_hand or self._ended:
+            self.serving.let_go(prepared)
+            raise PlanError("the plan in force was asked for by hand")

@@ -16,14 +16,14 @@ NUM_SAMPLES = 3
 SMALL = 1e-4
 
 
-def samples(fragment: Fragment, leaves: Sequence[Any], seed: int = 0) -> Iterator[list[Any]]:
-    """Random leaves of the same signature. If the model refuses them, the leaves themselves."""
+def samples(leaves: Sequence[Any], seed: int = 0) -> Iterator[list[Any]]:
+    """Random leaves of the same signature."""
     generator = torch.Generator().manual_seed(seed)
     for number in range(NUM_SAMPLES):
         drawn = [_like(leaf, generator) for leaf in leaves]
         if number > 0:
             drawn = [_other_mask(leaf, generator, padding=number > 1) for leaf in drawn]
-        yield drawn if accepted(fragment, drawn) else list(leaves)
+        yield drawn
 
 
 def _other_mask(leaf: Any, generator: torch.Generator, *, padding: bool) -> Any:
@@ -41,10 +41,10 @@ def _other_mask(leaf: Any, generator: torch.Generator, *, padding: bool) -> Any:
     return tail if leaf.dtype is torch.bool else (~tail).to(leaf.dtype)
 
 
-def faint(fragment: Fragment, leaves: Sequence[Any]) -> list[Any] | None:
+def faint(leaves: Sequence[Any]) -> Iterator[list[Any]]:
     """Small numbers: where `log(1 + x)` is not `log1p(x)`."""
-    drawn = [leaf * SMALL if _is_float(leaf) else leaf for leaf in leaves]
-    return drawn if any(map(_is_float, leaves)) and accepted(fragment, drawn) else None
+    if any(map(_is_float, leaves)):
+        yield [leaf * SMALL if _is_float(leaf) else leaf for leaf in leaves]
 
 
 def _like(leaf: Any, generator: torch.Generator) -> Any:
@@ -72,21 +72,19 @@ def accepted(fragment: Fragment, leaves: Sequence[Any]) -> bool:
     return True
 
 
-def extremes(fragment: Fragment, leaves: Sequence[Any]) -> Iterator[list[Any]]:
+def extremes(leaves: Sequence[Any]) -> Iterator[list[Any]]:
     """Zeros, negatives and large numbers: what makes logarithms, roots and quotients break."""
-    for change in (torch.zeros_like, lambda t: -t.abs() - 1, lambda t: t * 1e4):
-        drawn = [change(leaf) if _is_float(leaf) else leaf for leaf in leaves]
-        if any(map(_is_float, leaves)) and accepted(fragment, drawn):
-            yield drawn
+    if any(map(_is_float, leaves)):
+        for change in (torch.zeros_like, lambda t: -t.abs() - 1, lambda t: t * 1e4):
+            yield [change(leaf) if _is_float(leaf) else leaf for leaf in leaves]
 
 
-def with_odd_values(fragment: Fragment, leaves: Sequence[Any]) -> Iterator[list[Any]]:
+def with_odd_values(leaves: Sequence[Any]) -> Iterator[list[Any]]:
     """A NaN, an Inf, a -Inf: alone, at the beginning or in the middle of every float tensor."""
-    for value in (float("nan"), float("inf"), float("-inf")):
-        for part in (0, 0.5):
-            drawn = [_odd(leaf, value, part) if _is_float(leaf) else leaf for leaf in leaves]
-            if any(map(_is_float, leaves)) and accepted(fragment, drawn):
-                yield drawn
+    if any(map(_is_float, leaves)):
+        for value in (float("nan"), float("inf"), float("-inf")):
+            for part in (0, 0.5):
+                yield [_odd(leaf, value, part) if _is_float(leaf) else leaf for leaf in leaves]
 
 
 def _odd(leaf: Tensor, value: float, part: float) -> Tensor:

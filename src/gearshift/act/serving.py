@@ -27,7 +27,7 @@ class Serving:
         self.in_force, self.newcomer = self.eager, self.eager
         self.variants: tuple[Variants, ...] = ()
         """Of all plans that calls may run on."""
-        self.shelf = Shelf(self._let_go)
+        self.shelf = Shelf(self.let_go)
         self._background, self._watch_live = background, watch_live
         self._exchanging = threading.Lock()
 
@@ -95,5 +95,6 @@ class Serving:
             self._background.let_go(before.in_flight, releases)
         return True
 
-    def _let_go(self, prepared: Prepared) -> None:
+    def let_go(self, prepared: Prepared) -> None:
+        """Frees what is not wanted any more, once no call runs on it."""
         self._background.let_go(prepared.executor.in_flight, [prepared.release])

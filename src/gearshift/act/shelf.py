@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gearshift.act.prepared import Prepared
 from gearshift.plan.plan import Plan
 
-MAX_PLANS = 2
+MAX_PLANS = 3
 
 
 class Shelf:
@@ -21,6 +21,9 @@ class Shelf:
 
     def __contains__(self, plan: Plan) -> bool:
         return plan in self._plans
+
+    def plans(self) -> list[Plan]:
+        return list(self._plans)
 
     def put(self, prepared: Prepared) -> None:
         if prepared.variants:

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -15,8 +15,9 @@ import torch
 
 from gearshift.act.background import Background
 from gearshift.act.compile import OpenEngine, Variant, any_shape_regions, build_variant
+from gearshift.act.exam import Exams
 from gearshift.act.executor import FragmentExecutor, Key
-from gearshift.act.samples import accepted, other_sizes
+from gearshift.act.samples import other_sizes
 from gearshift.act.steps import Unfit
 from gearshift.act.tally import Tallies
 from gearshift.act.verify import Tolerance, run, verify
@@ -48,6 +49,7 @@ class Workshop:
     """Told of all there are, since what they hold counts."""
     weights_changed: Callable[[], None]
     failed: Callable[["Variants", Region, Exception], None]
+    exams: Exams = field(default_factory=Exams)
 
 
 class Variants:
@@ -68,7 +70,7 @@ class Variants:
 
     def build_own(self, leaves: Sequence[Any], key: Key, reuse: Sequence[Variant] = ()) -> None:
         """A build for exactly this signature; it serves from here on."""
-        if not accepted(self.fragment, leaves):
+        if not self.shop.exams.of(self.fragment, leaves).usual:
             raise InputError("the model refuses these inputs")
         open_engine = self.shop.open_engine
         with self.shop.room(self.fragment, self.regions):
@@ -89,7 +91,8 @@ class Variants:
 
     def _admit(self, variant: Variant, leaves: Sequence[Any]) -> Variant:
         try:
-            verdict = verify(variant, leaves, self.shop.tolerance)
+            exam = self.shop.exams.of(self.fragment, leaves)
+            verdict = verify(variant, exam, self.shop.tolerance)
         except GearshiftError:
             raise
         except Exception as failure:

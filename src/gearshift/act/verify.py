@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 
 from gearshift.act.backends import Executable
 from gearshift.act.compile import Variant, boundary_values
+from gearshift.act.exam import Exam, Question
 from gearshift.act.executor import unflattener
-from gearshift.act.samples import extremes, faint, samples, with_odd_values
 from gearshift.capture.program import Fragment
 from gearshift.errors import VerifyError
 from gearshift.plan.plan import Region
@@ -130,36 +130,33 @@ class Verdict:
     """NaN or Inf in the inputs come out otherwise than from the model."""
 
 
-def verify(variant: Variant, leaves: Sequence[Any], tolerance: Tolerance) -> Verdict:
-    """Random inputs of this signature through the model, each region, and all of them."""
+def verify(variant: Variant, exam: Exam, tolerance: Tolerance) -> Verdict:
+    """Random inputs through the model, each region, and all of them."""
     worst = 0.0
-    for drawn in samples(variant.fragment, leaves):
-        expected = variant.fragment.call_eager(drawn)
-        alone = len(variant.regions) == 1
+    alone = len(variant.regions) == 1
+    share = tolerance.region if alone else 1.0
+    for asked in exam.usual:
         if not alone:
-            worst = max(worst, _verify_regions(variant, drawn, tolerance))
-        share = tolerance.region if alone else 1.0
-        worst = max(worst, compare(expected, run(variant, drawn), tolerance, "the plan", share))
-    small = faint(variant.fragment, leaves)
-    if small is not None:
-        expected = variant.fragment.call_eager(small)
-        compare(expected, run(variant, small), tolerance, "the plan, on small numbers")
-    for drawn in extremes(variant.fragment, leaves):
-        if not tolerance.anything and not _finite_alike(variant, drawn):
-            raise VerifyError("the plan: NaN or Inf come out otherwise than from the model")
-    odd = with_odd_values(variant.fragment, leaves)
+            worst = max(worst, _verify_regions(variant, asked.leaves, tolerance))
+        got = run(variant, asked.leaves)
+        worst = max(worst, compare(asked.answer, got, tolerance, "the plan", share))
+    for asked in exam.small:
+        got = run(variant, asked.leaves)
+        compare(asked.answer, got, tolerance, "the plan, on small numbers")
+    if not tolerance.anything and not all(_finite_alike(variant, q) for q in exam.extreme):
+        raise VerifyError("the plan: NaN or Inf come out otherwise than from the model")
     alike = (
         variant.finite_only
         or tolerance.anything
-        or all(_finite_alike(variant, drawn) for drawn in odd)
+        or all(_finite_alike(variant, asked) for asked in exam.odd)
     )
     return Verdict(worst_error=worst, finite_only=not alike)
 
 
-def _finite_alike(variant: Variant, leaves: Sequence[Any]) -> bool:
+def _finite_alike(variant: Variant, asked: Question) -> bool:
     """Whether the same values come out as NaN and as Inf; the others do not count."""
-    wants = pytree.tree_leaves(variant.fragment.call_eager(leaves))
-    haves = pytree.tree_leaves(run(variant, leaves))
+    wants = pytree.tree_leaves(asked.answer)
+    haves = pytree.tree_leaves(run(variant, asked.leaves))
     pairs = [(w, h) for w, h in zip(wants, haves, strict=True) if isinstance(w, Tensor)]
     floats = [(w, h) for w, h in pairs if w.is_floating_point()]
     return all(

@@ -1,18 +1,22 @@
 """A contextual bandit: recognises the situation, re-uses what is known there, tries what is not.
 
 The situation is the context, plans are the arms; an arm's value is its estimated cost, and what may
-be better than the best known is tried once, most hopeful first.
+be better than the best known is tried, most hopeful first.
 """
 
 from collections.abc import Callable
 
-from gearshift.decide.policy import How, Options, Outcome, Proposal
+from gearshift.decide.policy import CHANGED, How, Options, Outcome, Proposal
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
 from gearshift.predict.table import Table
 
-CLEARLY = 0.97
-"""Only what takes less than this share of the other's time is better."""
+CLEARLY, SURELY = 0.97, 0.87
+"""Only what takes less than this share of the other's time is better; only what takes less than
+that share surely is: machines have better and worse minutes."""
+REST_S, MAX_RESTS = 30.0, 5
+MAX_STANDING = 2
+"""So many plans are kept ready for other situations."""
 Score = Callable[[Plan, float], float]
 
 
@@ -23,13 +27,20 @@ class Bandit:
         """The table is kept by others; `score` weighs a plan's time with whatever else the
         objective asks for."""
         self.table, self.score = table, score
-        self.standing: set[str] = set()
+        self.now_s = 0.0
+        self.visited: list[Situation] = []
+        """The last one last."""
+        self.lost: dict[tuple[Situation, str], tuple[float, int]] = {}
+        """Until when a plan that was tried and dropped is not tried again; how often it was."""
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
-        situation = snapshot.situation
-        if situation is None or snapshot.trial is not None:
+        situation, usable = snapshot.situation, options.allowed
+        if situation is None:
+            return self._for_later(snapshot, None, usable)
+        if snapshot.trial is not None:
             return None
-        usable = options.allowed
+        self.now_s = snapshot.at_s
+        self.visited = [s for s in self.visited if s != situation] + [situation]
         return (
             self._best_known(snapshot, situation, usable)
             or self._most_hopeful(snapshot, situation, usable)
@@ -37,8 +48,16 @@ class Bandit:
         )
 
     def learn(self, outcome: Outcome) -> None:
-        if outcome.how is How.STAND_BY:
-            self.standing.add(outcome.plan)
+        """What did not win its trial rests, longer each time."""
+        if outcome.how is How.STAND_BY or outcome.kept or outcome.situation is None:
+            return
+        if outcome.why != CHANGED:
+            key = outcome.situation, outcome.plan
+            times = self.lost.get(key, (0.0, 0))[1]
+            self.lost[key] = (self.now_s + REST_S * 2**times, min(times + 1, MAX_RESTS))
+
+    def _rests(self, situation: Situation, plan: str) -> bool:
+        return self.now_s < self.lost.get((situation, plan), (0.0, 0))[0]
 
     def _costs(self, situation: Situation, plans: dict[str, Plan]) -> dict[str, float]:
         found = {f: self.table.measured(situation, f) for f in plans}
@@ -47,6 +66,7 @@ class Bandit:
     def _best_known(
         self, snapshot: Snapshot, situation: Situation, plans: dict[str, Plan]
     ) -> Proposal | None:
+        """Surely better: adopted. Better by a little: tried, call by call in turns."""
         costs = self._costs(situation, plans)
         if not costs:
             return None
@@ -54,13 +74,17 @@ class Bandit:
         current = costs.get(snapshot.plan)
         if best == snapshot.plan or (current is not None and costs[best] > CLEARLY * current):
             return None
+        surely = current is None or costs[best] < SURELY * current
+        if not surely and self._rests(situation, best):
+            return None
         best_s = self.table.measured(situation, best)
         current_s = self.table.measured(situation, snapshot.plan)
         assert best_s is not None
+        known = "known" if surely else "seems"
         return Proposal(
             plan=plans[best],
-            how=How.ADOPT,
-            reason=f"known to be the best for {situation}, from {best_s.count} calls",
+            how=How.ADOPT if surely else How.TRY,
+            reason=f"{known} to be the best for {situation}, from {best_s.count} calls",
             predicted_s=best_s.mean_s,
             current_s=None if current_s is None else current_s.mean_s,
         )
@@ -75,8 +99,10 @@ class Bandit:
         best = min(costs.values(), default=float("inf"))
         hopes = {}
         for fingerprint, plan in plans.items():
+            if fingerprint in costs or self._rests(situation, fingerprint):
+                continue
             estimate = self.table.estimate(plan, situation, plans)
-            if fingerprint not in costs and estimate is not None:
+            if estimate is not None:
                 hopes[fingerprint] = (self.score(plan, estimate.hopeful_s), estimate)
         if not hopes:
             return None
@@ -93,15 +119,17 @@ class Bandit:
         )
 
     def _for_later(
-        self, snapshot: Snapshot, situation: Situation, plans: dict[str, Plan]
+        self, snapshot: Snapshot, situation: Situation | None, plans: dict[str, Plan]
     ) -> Proposal | None:
-        """The best plan of another situation with these sizes."""
-        for other in self.table.rows:
-            if other.signature != situation.signature or other == situation:
-                continue
+        """The best plans of the situations that were here last, or that the store tells of."""
+        others = [*reversed(self.visited), *(s for s in self.table.rows if s not in self.visited)]
+        others = [s for s in others if s != situation]
+        if situation is not None:
+            others = [s for s in others if s.signature == situation.signature]
+        for other in others[:MAX_STANDING]:
             costs = self._costs(other, plans)
             best = min(costs, key=lambda f: costs[f], default=snapshot.plan)
-            if best != snapshot.plan and best not in self.standing:
+            if best != snapshot.plan and best not in snapshot.ready:
                 reason = f"known to be the best for {other}"
                 return Proposal(plan=plans[best], how=How.STAND_BY, reason=reason)
         return None

@@ -17,12 +17,16 @@ from gearshift.observe.store import Store, open_store
 
 NICENESS = 10
 ROOFLINE = "roofline"
+SETTLED = 50
+"""So many snapshots after the start the first search for a plan is over, mostly."""
 
 
 def main() -> None:
-    with suppress(OSError):
-        os.nice(NICENESS)
-    hello = read_hello(sys.stdin.readline())
+    """Low in priority once it is up: getting there is what a new runtime waits for."""
+    line = sys.stdin.readline()
+    if not line:
+        return
+    hello = read_hello(line)
     with open_store(Path(hello.home)) as store:
         mind = Mind(
             policy=hello.policy,
@@ -33,22 +37,30 @@ def main() -> None:
             key=hello.key,
             identities=hello.identities,
         )
-        mind.use(_roofline(store, hello.key["machine"]))
-        for line in sys.stdin:
+        machine = hello.key["machine"]
+        mind.table.roofline = _kept_roofline(store, machine)
+        with suppress(OSError):
+            os.nice(NICENESS)
+        for number, line in enumerate(sys.stdin):
             snapshot, outcomes = read_news(line)
             for outcome in outcomes:
                 mind.hear(outcome)
-            print(write_answer(mind.see(snapshot)), flush=True)
+            answer = mind.see(snapshot)
+            print(write_answer(answer), flush=True)
+            settled = answer.proposal is None and snapshot.trial is None
+            if mind.table.roofline is None and number > SETTLED and settled:
+                mind.table.roofline = measure_roofline()
+                kept = json.dumps(mind.table.roofline.to_dict())
+                store.set_fact(machine, ROOFLINE, kept)
         mind.save()
 
 
-def _roofline(store: Store, machine: str) -> Roofline:
-    """Measured once on a machine, then known."""
-    with suppress(TypeError, KeyError, ValueError):
+def _kept_roofline(store: Store, machine: str) -> Roofline | None:
+    """Measured once on a machine, when there is nothing better to do, then known."""
+    try:
         return Roofline.from_dict(json.loads(store.fact(machine, ROOFLINE) or ""))
-    roofline = measure_roofline()
-    store.set_fact(machine, ROOFLINE, json.dumps(roofline.to_dict()))
-    return roofline
+    except (TypeError, KeyError, ValueError):  # none yet, or not what we wrote
+        return None
 
 
 if __name__ == "__main__":

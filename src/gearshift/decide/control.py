@@ -48,8 +48,11 @@ class InProcess:
 
 
 class ChildProcess:
-    def __init__(self, hello: Hello, command: Sequence[str] = CHILD) -> None:
-        self._hello, self._command = hello, command
+    """Starts at once, since that takes a while; can be asked after `greet`."""
+
+    def __init__(self, command: Sequence[str] = CHILD) -> None:
+        self._command = command
+        self._hello: Hello | None = None
         self._process: subprocess.Popen[str] | None = None
         self._answers: list[str] = []
         self._asked_s: float | None = None
@@ -57,6 +60,11 @@ class ChildProcess:
         self._back_off_s = BACK_OFF_S
         self._samples: tuple[Sample, ...] = ()
         self._outcomes: list[Outcome] = []
+        self._start()
+
+    def greet(self, hello: Hello) -> None:
+        self._hello = hello
+        self._say(write_hello(hello))
 
     @property
     def pid(self) -> int | None:
@@ -91,15 +99,19 @@ class ChildProcess:
             self._end(process)
 
     def _tell(self, snapshot: Snapshot) -> None:
+        if self._say(write_news(snapshot, self._outcomes)):
+            self._asked_s = snapshot.at_s
+            self._samples, self._outcomes = (), []
+
+    def _say(self, line: str) -> bool:
         assert self._process is not None
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(write_news(snapshot, self._outcomes) + "\n")
+            self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         except OSError:
-            return
-        self._asked_s = snapshot.at_s
-        self._samples, self._outcomes = (), []
+            return False
+        return True
 
     def _alive(self, now_s: float) -> bool:
         """Starts the child, or another one if it is gone or silent for too long."""
@@ -122,8 +134,8 @@ class ChildProcess:
         pipe = subprocess.PIPE
         process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)
         self._process = process
-        assert process.stdin is not None
-        process.stdin.write(write_hello(self._hello) + "\n")
+        if self._hello is not None:
+            self._say(write_hello(self._hello))
         answers = self._answers
 
         def listen() -> None:

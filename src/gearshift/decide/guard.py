@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from gearshift.decide.policy import REFUSED, How, Proposal
 from gearshift.decide.reward import Costs
+from gearshift.ir.measurement import Source
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.plan import Plan
 from gearshift.predict.table import Table
 
-MIN_CREDIT_S, MIN_CALLS = 1e-3, 3
+MIN_CREDIT_S, MIN_CALLS = 1e-3, 8
 """A trial begins only if it may lose what so many calls are foreseen to lose: a shorter one would
 tell nothing."""
 SURE = 2.0
@@ -61,7 +62,7 @@ class Guard:
             self.costs.note(self.plans[snapshot.plan], snapshot)
         for sample in snapshot.samples:
             self.table.add(sample)
-            self.served_s += sum(sample.seconds)
+        self.served_s += snapshot.served_s
 
     def costs_of(self, sample: Sample) -> list[float]:
         plan = self.plans[sample.plan]
@@ -77,18 +78,20 @@ class Guard:
         times = (proposal.predicted_s, proposal.current_s)
         if any(t is not None and not (math.isfinite(t) and t > 0) for t in times):
             return f"{REFUSED}: predicts {proposal.predicted_s} s, now {proposal.current_s} s"
-        if snapshot.at_s < self.frozen_until_s:
-            return "not now: the policy did harm and is not heard for a while"
         if proposal.plan.fingerprint == snapshot.plan:
             return "not now: already in force"
-        if proposal.how is How.STAND_BY:
-            return None
-        if not self.is_known(proposal, snapshot) and self.credit_s < _least_s(proposal):
-            return "not now: the exploration budget is spent"
-        return self._too_soon(snapshot)
+        if not self.is_known(proposal, snapshot):
+            if snapshot.at_s < self.frozen_until_s:
+                return "not now: the policy did harm and is not heard for a while"
+            if proposal.how is How.STAND_BY:
+                return None
+            if self.credit_s < _least_s(proposal):
+                return "not now: the exploration budget is spent"
+        return self.too_soon(snapshot, trying=proposal.how is How.TRY)
 
     def is_known(self, proposal: Proposal, snapshot: Snapshot) -> bool:
-        """Whether our own record says that it is better here: then it need not be tried first."""
+        """Whether our own record says that it is better here: then it need not be tried first. A
+        small difference may be the time of day: taking turns tells."""
         situation, in_force = snapshot.situation, self.plans.get(snapshot.plan)
         if proposal.how is not How.ADOPT or situation is None or in_force is None:
             return False
@@ -96,12 +99,14 @@ class Guard:
         old = self.table.estimate(in_force, situation, self.plans)
         if new is None or old is None:
             return False
-        return self.costs.of(proposal.plan, new.mean_s) < self.costs.of(in_force, old.mean_s)
+        clearly = 1.0 if old.source is Source.MODELLED else 1 / self.limits.slower
+        costs = self.costs.of(proposal.plan, new.mean_s), self.costs.of(in_force, old.mean_s)
+        return costs[0] < clearly * costs[1]
 
     def better_known(self, snapshot: Snapshot) -> tuple[Plan, float] | None:
         """What to go back to, if the plan in force is clearly slower; and how many times slower."""
         situation = snapshot.situation
-        if situation is None or snapshot.trial is not None or self._too_soon(snapshot):
+        if situation is None or snapshot.trial is not None or self.too_soon(snapshot):
             return None
         now = self.table.measured(situation, snapshot.plan)
         known = [(f, self.table.measured(situation, f)) for f in self.plans]
@@ -126,13 +131,15 @@ class Guard:
             self._freezes = min(self._freezes + 1, 6)
             self._lost[plan] = 0
 
-    def _too_soon(self, snapshot: Snapshot) -> str | None:
+    def too_soon(self, snapshot: Snapshot, *, trying: bool = False) -> str | None:
+        """Building and trying a plan takes time of its own before anything is switched."""
         if not self._switches:
             return None
         full = len(self._switches) == self._switches.maxlen
         if full and snapshot.at_s - self._switches[0] < 60:
             return "not now: the switch budget of this minute is spent"
-        dwell_s = self.limits.dwell_s * (1 if self._since == snapshot.situation else CHANGED_DWELL)
+        settled = self._since == snapshot.situation and not trying
+        dwell_s = self.limits.dwell_s * (1 if settled else CHANGED_DWELL)
         if snapshot.at_s - self._switches[-1] < dwell_s:
             return f"not now: a plan stays at least {self.limits.dwell_s:g} s"
         return None

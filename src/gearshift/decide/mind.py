@@ -19,7 +19,6 @@ from gearshift.decide.reward import Costs
 from gearshift.decide.rules import Rules
 from gearshift.errors import UsageError
 from gearshift.ir.measurement import Source
-from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.observe.store import DecisionRow, PlanKey, RegionKey, Store
 from gearshift.plan.decision import Decision
@@ -59,9 +58,6 @@ class Mind:
         self._saved_s = -inf
         self._recall()
         self.policy = self._policy(policy)
-
-    def use(self, roofline: Roofline) -> None:
-        self.table.roofline = roofline
 
     def see(self, snapshot: Snapshot) -> Answer:
         if snapshot.plan in self.options.plans:

@@ -11,7 +11,7 @@ from typing import Protocol
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
 
-REFUSED = "refused"
+REFUSED, CHANGED = "refused", "the situation changed"
 MAX_REFUSALS = 2
 
 

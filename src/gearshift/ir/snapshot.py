@@ -49,10 +49,15 @@ class Snapshot:
     situation: Situation | None
     """None as long as no call has come."""
     samples: tuple[Sample, ...] = ()
+    """Of the calls that tell something; those beside other work of ours do not."""
+    served_s: float = 0.0
+    """Time in all calls since the last snapshot."""
     energy_j: float | None = None
     """Per call of the plan in force, measured or modelled as `readings` tell; None if no call came
     or several plans ran."""
     held_bytes: int = 0
+    ready: tuple[str, ...] = ()
+    """Plans that could serve at once, by fingerprint; the one in force is among them."""
     readings: Mapping[str, Metric] = field(default_factory=dict)
 
 
@@ -82,7 +87,9 @@ def from_data(data: Mapping[str, Any]) -> Snapshot:
         trial=data["trial"],
         situation=None if situation is None else Situation(**situation),
         samples=tuple(samples),
+        served_s=data["served_s"],
         energy_j=data["energy_j"],
         held_bytes=data["held_bytes"],
+        ready=tuple(data["ready"]),
         readings=readings,
     )

@@ -5,8 +5,9 @@ Must not know where the readings come from.
 
 NOBODY = 0.25
 """Others that use less than this much of a core are no neighbours."""
-CONFIRM = 2
-"""So many readings in a row must say so: a moment's work of a daemon is no neighbour."""
+CONFIRM, CONFIRM_DISTURBED = 2, 5
+"""So many readings in a row must say so: a moment's work of a daemon is no neighbour; more of them
+while other work of ours blurs the picture."""
 SMOOTH = 0.3
 LEAST_RUN = 0.1
 
@@ -27,13 +28,13 @@ class Neighbours:
         self._waiting: float | None = None
         self._doubt = 0
 
-    def update(self, *, used: float | None, ready: float | None) -> int:
+    def update(self, *, used: float | None, ready: float | None, disturbed: bool = False) -> int:
         """`used`: cores that others use; `ready`: threads of others that run or could."""
         if used is None:
             return self.count
         level = self._level(used, ready)
         self._doubt = self._doubt + 1 if level != self.count else 0
-        if self._doubt >= CONFIRM:
+        if self._doubt >= (CONFIRM_DISTURBED if disturbed else CONFIRM):
             self.count, self._doubt = level, 0
         return self.count
 

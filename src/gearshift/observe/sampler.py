@@ -73,9 +73,13 @@ class Sampler:
         plan: str,
         trial: str | None,
         timings: Iterable[tuple[str, Timed]],
-        held_bytes: int,
+        *,
+        held_bytes: int = 0,
+        ready: Sequence[str] = (),
+        disturbed: bool = False,
     ) -> Snapshot:
-        """`timings` are the calls since the last one, each with its plan's fingerprint."""
+        """`timings` are the calls since the last one, each with its plan's fingerprint;
+        `disturbed` tells whether other work of ours, such as a build, ran beside them."""
         start_s, cost_s = self._clock(), thread_time()
         readings = self._counters.read()
         awake = start_s - self._last_s < ASLEEP_S
@@ -83,7 +87,9 @@ class Sampler:
         before = self._neighbours.count
         now = before
         if awake:
-            now = self._neighbours.update(used=self._used(readings), ready=_ready(readings))
+            now = self._neighbours.update(
+                used=self._used(readings), ready=_ready(readings), disturbed=disturbed
+            )
         calls: dict[tuple[str, str], list[Timed]] = defaultdict(list)
         busy: Counter[str] = Counter()
         for fingerprint, timing in timings:
@@ -102,10 +108,13 @@ class Sampler:
             samples=tuple(
                 _sample(fingerprint, Situation(signature=signature, neighbours=now), group)
                 for (fingerprint, signature), group in calls.items()
-                if awake and before == now  # calls on both sides of a change tell of neither
+                # calls on both sides of a change, or beside our own work, tell of neither
+                if awake and before == now and not disturbed
             ),
             energy_j=_energy_per_call(readings, calls),
+            served_s=sum(busy.values()),
             held_bytes=held_bytes,
+            ready=tuple(ready),
             readings=readings,
         )
         self.cost_s += thread_time() - cost_s

@@ -5,7 +5,7 @@ Must not know who measured.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gearshift.ir.measurement import Source
 from gearshift.ir.roofline import Roofline
@@ -19,7 +19,8 @@ from gearshift.predict.roofline import least_s
 MEMORY = 200
 """A running mean over about so many calls: what was long ago counts little."""
 ENOUGH = 5
-UNSURE_ELSEWHERE, UNSURE_ANYHOW = 0.4, 0.5
+GLIMPSE = 2
+UNSURE_GLIMPSED, UNSURE_ELSEWHERE, UNSURE_ANYHOW = 0.15, 0.4, 0.5
 BACKEND_GUESS = {"eager": 1.0, "inductor": 0.9, "onnxruntime": 0.7, "openvino": 0.65}
 """Time against eager on a quiet machine, before anything is known of the model (geometric means of
 the built-in models on two cores)."""
@@ -99,6 +100,7 @@ class Table:
         where nothing was measured yet, from the roofline."""
         return (
             self.measured(situation, plan.fingerprint)
+            or self._glimpsed(situation, plan)
             or self._elsewhere(plan, situation)
             or self._guess(plan, situation, plans)
             or self._from_roofline(plan, situation)
@@ -116,6 +118,13 @@ class Table:
             self.rows[sample.situation][sample.plan].forget(DOUBTED)
             count = 0
         self._odd[sample.situation, sample.plan] = count
+
+    def _glimpsed(self, situation: Situation, plan: Plan) -> Estimate | None:
+        """From a few calls, before it was taken out of service."""
+        seen = self.measured(situation, plan.fingerprint, least=GLIMPSE)
+        if seen is None:
+            return None
+        return replace(seen, deviation_s=max(seen.deviation_s, UNSURE_GLIMPSED * seen.mean_s))
 
     def _elsewhere(self, plan: Plan, situation: Situation) -> Estimate | None:
         """The same plan beside other neighbours; else on other sizes, where the roofline tells how
