@@ -36,8 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     FACADE: {*PARTS, "runtime"},
     "dynamo": {*PARTS, "runtime"},
     "profile": {*PARTS, "runtime"},
+    "live": {*PARTS, "runtime"},
     "bench": {*PARTS, "runtime", "profile"},
-    "cli": {*PARTS, "runtime", "profile", "dynamo", "bench"},
+    "cli": {*PARTS, "runtime", "profile", "live", "dynamo", "bench"},
 }
 """For each package or module directly under gearshift, the others it may import."""
 

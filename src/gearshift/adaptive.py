@@ -10,7 +10,8 @@ from weakref import ref
 from gearshift import settings
 from gearshift.act.background import Background
 from gearshift.act.changes import Changes
-from gearshift.act.executor import Timing
+from gearshift.act.executor import Timing, key_of
+from gearshift.act.labels import Labels
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Guard, Limits
 from gearshift.decide.keep import Keep
@@ -19,11 +20,12 @@ from gearshift.decide.mind import POLICIES
 from gearshift.decide.policy import Proposal
 from gearshift.decide.reward import Costs
 from gearshift.errors import GearshiftError, UsageError
+from gearshift.ir.measurement import Metric
 from gearshift.ir.region import identity
 from gearshift.loop import Gone, Loop
 from gearshift.observe.hal import open_hal
-from gearshift.observe.sampler import Sampler
-from gearshift.observe.store import machine_key, versions_key
+from gearshift.observe.sampler import ENERGY, OTHERS, RUN_DELAY, Sampler
+from gearshift.observe.store import FILE, machine_key, versions_key
 from gearshift.plan.legal import Space, candidates, why_illegal
 from gearshift.plan.plan import Plan
 from gearshift.predict.table import Table
@@ -31,6 +33,14 @@ from gearshift.predict.table import Table
 if TYPE_CHECKING:
     from gearshift.runtime import Runtime
 
+NAMES = {
+    OTHERS: "others' share of the cores",
+    RUN_DELAY: "our run delay",
+    "memory.dram_bytes_s": "memory traffic",
+    "cache.l1_hit_share": "L1 hits",
+    "cache.l2_hit_share": "L2 hits",
+    "cache.l3_hit_share": "L3 hits",
+}
 Done = Callable[[str | None], None]
 
 
@@ -73,12 +83,57 @@ def open_loop(
     )
     hands = RuntimeHands(runtime, space, changes, background)
     costs = Costs(runtime.objective, space.max_threads)
-    return Loop(
-        sampler=Sampler(open_hal(), space.max_threads),
+    loop = Loop(
+        sampler=Sampler(open_hal(), space.max_threads, signature=_signature(runtime)),
         control=control,
         guard=Guard(Table(space.max_threads), plans, costs, limits),
         hands=hands,
     )
+    if (settings.home() / FILE).exists():
+        loop.recall()
+    loop.start()
+    return loop
+
+
+def _signature(runtime: "Runtime") -> str | None:
+    """Of the example: what calls will be like."""
+    whole = runtime.program.by_name.get("")
+    return None if whole is None else Labels(whole).of(key_of(whole.example)).signature
+
+
+def explain(loop: Loop) -> list[str]:
+    """What the loop sees, what it costs, how well it foresees."""
+    seen, guard, answer = loop.seen, loop.guard, loop.answer
+    if seen is None or seen.situation is None:
+        return []
+    lines = [f"situation: {seen.situation}"]
+    told = [f"{NAMES[name]} {_text(name, m)}" for name, m in seen.readings.items() if name in NAMES]
+    lines.append(f"machine: {'; '.join(told)}")
+    energy_j = guard.costs.energy_j(seen.plan)
+    if energy_j is not None:
+        lines.append(f"energy: {energy_j:.3g} J a call ({seen.readings[ENERGY].source})")
+    lived_s = seen.at_s - loop.began_s
+    if lived_s > 0:
+        here, there = loop.cost_s / lived_s, answer.cpu_s / lived_s
+        lines.append(
+            f"cost of monitoring: {here:.2%} of a core here, {there:.2%} in the control process"
+        )
+    if guard.served_s > 0:
+        share, most = guard.spent_s / guard.served_s, guard.limits.explore_share
+        lines.append(f"cost of trials: {share:.2%} of the time of all calls, at most {most:.0%}")
+    if answer.checked:
+        off = f"typically off by {answer.typical_error:.0%}"
+        lines.append(f"predictions: {answer.checked} compared with what was measured, {off}")
+    if answer.store:
+        lines.append(f"store: {answer.store}")
+    return lines
+
+
+def _text(name: str, metric: Metric) -> str:
+    if metric.value is None:
+        return str(metric.source)
+    value = f"{metric.value / 1e9:.2g} GB/s" if name.endswith("bytes_s") else f"{metric.value:.2g}"
+    return f"{value} ({metric.source})"
 
 
 class RuntimeHands:

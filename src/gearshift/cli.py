@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,11 +24,11 @@ from rich.table import Table
 from gearshift.capture.load import capture, load
 from gearshift.errors import GearshiftError, PlanError, UsageError, VerifyError
 from gearshift.ir.measurement import Measurement
-from gearshift.plan import Plan, Region, diff, dumps, loads
+from gearshift.live import Run, Series, run_live
+from gearshift.plan import Plan, Region, dumps, loads
 from gearshift.plan.cut import by_scope
-from gearshift.plan.plan import whole
 from gearshift.plan.text import to_data
-from gearshift.profile import PlanResult, compare_plans, profile_regions
+from gearshift.profile import profile_regions
 from gearshift.runtime import Runtime, adapt
 
 SCHEMA_VERSION = 1
@@ -60,41 +61,35 @@ Backends = Annotated[
 def run(
     model: Model = "resnet18",
     plan: Annotated[
-        Path | None, typer.Option(help="Run this plan (JSON) instead of trying each backend.")
+        Path | None, typer.Option(help="Run this plan (JSON) and change nothing.")
     ] = None,
     export: Annotated[
-        Path | None, typer.Option(help="Write the plan that served best to this file.")
+        Path | None, typer.Option(help="Write the plan in force at the end to this file.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long to measure.")] = 10.0,
-    backends: Backends = "",
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long to run.")] = 20.0,
+    policy: Annotated[
+        str, typer.Option(help="Who decides: bandit, rules, proportional, keep; bandit if empty.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Adapt a model, run it, and compare with eager, call by call in turns.
+    """Adapt a model and run it, now and then as it was; tell every decision, and compare.
 
     Example: gearshift run resnet18
-    Example: gearshift run my_model.py:make --backends onnxruntime,openvino --export best.json
+    Example: gearshift run my_model.py:make --seconds 60 --export best.json
     """
-    with _adapted(model) as (runtime, example):
-        plans = _given_plan(runtime, plan) if plan else _backend_plans(runtime, _wanted(backends))
-        eager = runtime.program.reference_name
-        with _progress(len(plans) + 2) as step:
-            results = compare_plans(
-                runtime,
-                {eager: runtime.plan, **plans},
-                *_call(example),
-                seconds=seconds,
-                progress=step,
-                strict=plan is not None,
-            )
-        measured = [result for result in results if result.latencies_s]
-        best = measured[-1] if plan else min(measured, key=lambda result: result.median_s)
-        runtime.swap(best.plan, f"fastest of {len(measured)} measured")
+    with _adapted(model, "keep" if plan else policy) as (runtime, example):
+        if plan is not None:
+            runtime.swap(_read_plan(runtime, plan), f"asked for: {plan.name}")
+        _say("running")
+        with _showing(runtime) as seen:
+            result = run_live(runtime, *_call(example), seconds=seconds, seen=seen)
         if export is not None:
-            _write(export, dumps(best.plan))
-        data = _run_data(model, runtime, results, best)
-        _print(data, as_json, lambda: _run_table(runtime, results, best, eager))
-        if data["vs_eager"] * SLOWER_THAN_NOISE < 1:
-            raise VerifyError(f"the plan is slower than {eager}: {data['vs_eager']:.2f}x")
+            _write(export, dumps(runtime.plan))
+        data = _run_data(model, runtime, result)
+        _print(data, as_json, lambda: _run_table(runtime, result))
+        if result.vs_eager_at_end * SLOWER_THAN_NOISE < 1:
+            eager = runtime.program.reference_name
+            raise VerifyError(f"the plan is slower than {eager}: {result.vs_eager_at_end:.2f}x")
 
 
 @app.command()
@@ -112,7 +107,7 @@ def profile(
 
     Example: gearshift profile minilm --depth 2
     """
-    with _adapted(model) as (runtime, _):
+    with _adapted(model, "keep") as (runtime, _):
         graph = runtime.program.graph
         plan = by_scope(graph, depth=depth, like=Region(ops=(), engine=engine))
         wanted = _wanted(backends)
@@ -181,8 +176,8 @@ def _bench_runtime(models: list[str] | None, seed: int, quick: bool) -> dict[str
 class _adapted:
     """The runtime of a MODEL argument, closed at the end."""
 
-    def __init__(self, model: str) -> None:
-        self.model = model
+    def __init__(self, model: str, policy: str) -> None:
+        self.model, self.policy = model, policy
 
     def __enter__(self) -> tuple[Runtime, Any]:
         _say(f"loading {self.model}")
@@ -190,7 +185,7 @@ class _adapted:
         loaded, example = load(self.model)
         _say("capturing")
         program = capture(loaded, example, {})
-        self.runtime = adapt(program)
+        self.runtime = adapt(program, policy=self.policy or None)
         fragments = self.runtime.program.fragments
         if not fragments:
             raise UsageError(f"nothing of {self.model} can be captured: {program.uncaptured[0]}")
@@ -211,28 +206,12 @@ def _wanted(backends: str) -> list[str]:
     return [name.strip() for name in backends.split(",") if name.strip()]
 
 
-def _given_plan(runtime: Runtime, path: Path) -> dict[str, Plan]:
+def _read_plan(runtime: Runtime, path: Path) -> Plan:
     try:
         text = path.read_text()
     except OSError as error:
         raise PlanError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    return {path.stem: loads(text, runtime.program.graph)}
-
-
-def _backend_plans(runtime: Runtime, wanted: list[str]) -> dict[str, Plan]:
-    space = runtime.space
-    unknown = [name for name in wanted if name not in space.runnable]
-    if unknown:
-        known = ", ".join(space.runnable)
-        raise UsageError(f"no backend {unknown[0]!r} here for this model; there are {known}")
-    rewrites = [r for r in space.rewrites if r.backend != "eager"]
-    rewrites = [r for r in rewrites if not wanted or r.backend in wanted]
-    every = frozenset(space.graph.position)
-    return {
-        str(r): whole(space.graph, rewrite=r)
-        for r in rewrites
-        if every <= space.runnable[r.backend]
-    }
+    return loads(text, runtime.program.graph)
 
 
 def _write(path: Path, text: str) -> None:
@@ -259,10 +238,7 @@ def _cpu_name() -> str:
     return names[0] if names else platform.machine()
 
 
-def _run_data(
-    model: str, runtime: Runtime, results: list[PlanResult], best: PlanResult
-) -> dict[str, Any]:
-    eager = results[0]
+def _run_data(model: str, runtime: Runtime, run: Run) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "name": "run",
@@ -270,25 +246,24 @@ def _run_data(
         "machine": machine(),
         "capture_s": runtime.program.capture_s,
         "uncaptured": list(runtime.program.uncaptured),
-        "results": [_result(result, eager) for result in results],
-        "plan": to_data(best.plan),
-        "vs_eager": eager.median_s / best.median_s,
+        "eager": _series(run.theirs),
+        "gearshift": _series(run.ours),
+        "gearshift_at_end": _series(run.ours.end()),
+        "vs_eager": run.vs_eager,
+        "vs_eager_at_end": run.vs_eager_at_end,
+        "max_error": run.max_error,
+        "plan": to_data(runtime.plan),
+        "decisions": [asdict(decision) for decision in runtime.decisions],
         "memory_bytes": runtime.memory.total_bytes,
     }
 
 
-def _result(result: PlanResult, eager: PlanResult) -> dict[str, Any]:
-    if result.refused is not None:
-        return {"name": result.name, "refused": result.refused}
+def _series(series: Series) -> dict[str, Any]:
     return {
-        "name": result.name,
-        "median_s": result.median_s,
-        "p95_s": result.p95_s,
-        "calls": len(result.latencies_s),
-        "vs_eager": eager.median_s / result.median_s,
-        "max_error": result.max_error,
-        "held_bytes": result.held_bytes,
-        "build_s": result.build_s,
+        "calls": len(series.call_s),
+        "mean_s": series.mean_s,
+        "median_s": series.median_s,
+        "p95_s": series.p95_s,
     }
 
 
@@ -312,33 +287,19 @@ def _print(data: dict[str, Any], as_json: bool, show: Any) -> None:
         show()
 
 
-def _run_table(runtime: Runtime, results: list[PlanResult], best: PlanResult, eager: str) -> None:
-    table = Table(title=f"against {eager}, taking turns")
-    table.add_column("plan", no_wrap=True)
-    for column in ("median ms", "p95 ms", f"vs {eager}", "error", "MB", "build s"):
+def _run_table(runtime: Runtime, run: Run) -> None:
+    eager = runtime.program.reference_name
+    table = Table(title=f"in turns with {eager}; largest difference {run.max_error:.1e}")
+    table.add_column("", no_wrap=True)
+    for column in ("calls", "mean ms", "median ms", "p95 ms", f"vs {eager}"):
         table.add_column(column, justify="right")
-    for result in results:
-        if result.refused is not None:
-            table.add_row(result.name, "refused", "", "", "", "", "")
-            continue
-        table.add_row(
-            f"{result.name} *" if result is best else result.name,
-            f"{result.median_s * 1e3:.2f}",
-            f"{result.p95_s * 1e3:.2f}",
-            f"{results[0].median_s / result.median_s:.2f}x",
-            f"{result.max_error:.1e}",
-            f"{result.held_bytes / 1e6:.1f}",
-            f"{result.build_s:.1f}",
-        )
+    rows = ((eager, run.theirs, 1.0), ("gearshift, all the time", run.ours, run.vs_eager))
+    for name, series, ratio in (*rows, ("at the end", run.ours.end(), run.vs_eager_at_end)):
+        times = [f"{s * 1e3:.2f}" for s in (series.mean_s, series.median_s, series.p95_s)]
+        table.add_row(name, str(len(series.call_s)), *times, f"{ratio:.2f}x")
     out = Console()
     out.print(table)
-    for result in results:
-        if result.refused is not None:
-            out.print(f"{result.name} was refused: {result.refused}", markup=False, soft_wrap=True)
-    changes = diff(results[0].plan, best.plan)
-    if changes:
-        out.print(f"changed against {eager}:\n{changes}\n", markup=False, soft_wrap=True)
-    out.print(runtime.explain(), markup=False, soft_wrap=True)
+    out.print(runtime.explain(), markup=False, soft_wrap=True, highlight=False)
 
 
 def _profile_table(plan: Plan, rows: list[Measurement]) -> None:
@@ -365,6 +326,31 @@ def _cell(latency_s: float | None, fastest_s: float | None) -> str:
 
 def _say(text: str) -> None:
     progress.print(f"{text} ...", style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _showing(runtime: Runtime) -> Iterator[Callable[[Run, float], None]]:
+    """Every decision as it is made, and a bar where stderr is a terminal."""
+    told = 0
+
+    def decisions() -> None:
+        nonlocal told
+        made = runtime.decisions
+        for decision in made[told:]:
+            progress.print(str(decision), markup=False, highlight=False, soft_wrap=True)
+        told = len(made)
+
+    with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+
+        def seen(run: Run, over: float) -> None:
+            decisions()
+            plan = " + ".join(dict.fromkeys(str(r.rewrite) for r in runtime.plan.regions))
+            ours_s, theirs_s = run.ours.call_s[-1], run.theirs.median_s
+            text = f"{plan}: {ours_s * 1e3:.1f} ms, eager {theirs_s * 1e3:.1f} ms"
+            bar.update(task, description=escape(text), completed=over)
+
+        yield seen
 
 
 @contextmanager

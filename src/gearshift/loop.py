@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from statistics import geometric_mean
 from time import monotonic, thread_time
 from typing import Protocol
@@ -22,9 +23,12 @@ from gearshift.plan.plan import Plan
 from gearshift.predict.estimate import Estimate
 
 log = logging.getLogger("gearshift")
-TICK_S = 0.1
+TICK_S, STEP_EVERY = 0.1, 4
+"""Who else is there is looked at each tick; if nothing is under way, the rest every few ticks."""
 MEASURED_CALLS = 10
 """So many calls tell what a change brought."""
+RECALL_S, RECALL_TICK_S = 5.0, 0.02
+"""What is known from earlier starts is waited for no longer than this."""
 IDLE_S = 60.0
 """A trial that gets no calls for so long is over."""
 
@@ -112,7 +116,9 @@ class Loop:
         self.served_in: dict[Situation, str] = {}
         self.seen: Snapshot | None = None
         self.answer = Answer()
-        """The last one."""
+        """The last one,"""
+        self.asked = 0
+        """and how many there were."""
         self.cost_s = 0.0
         """CPU time of this side; `answer` tells the other's."""
         self.began_s = monotonic()
@@ -120,6 +126,14 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="gearshift loop", daemon=True)
 
     def tick(self) -> None:
+        self.glance()
+        self.step()
+
+    def glance(self) -> bool:
+        """Only who else is there; True if that changed."""
+        return self.sampler.glance(disturbed=self.hands.disturbed)
+
+    def step(self) -> None:
         before, snapshot = self.seen, self.observe()
         self.seen = snapshot
         self.guard.note(snapshot)
@@ -147,7 +161,6 @@ class Loop:
             hands.timings(),
             held_bytes=hands.held_bytes,
             ready=hands.ready,
-            disturbed=hands.disturbed,
         )
 
     def ask(self, snapshot: Snapshot) -> Proposal | None:
@@ -157,7 +170,10 @@ class Loop:
             return None
         if answer.roofline is not None and self.answer.roofline is None:
             self.sampler.use(answer.roofline)
+        for sample in answer.recalled:
+            self.guard.table.add(sample)
         self.answer = answer
+        self.asked += 1
         return answer.proposal
 
     def leave(self, before: Snapshot, snapshot: Snapshot) -> None:
@@ -227,6 +243,10 @@ class Loop:
             gain = adopted.old.mean_s / geometric_mean(adopted.new)
             self.hands.amend(plan, gain)
         self._tell(adopted.proposal, snapshot, kept=True, why="serves", gain=gain)
+
+    def _at_work(self) -> bool:
+        """Whether something is under way that each tick is to follow."""
+        return bool(self.busy or self.trial or self.adopted or self.outcomes)
 
     def _at_once(self, proposal: Proposal | None, snapshot: Snapshot) -> bool:
         """Whether it needs no build, so that it need not wait for one under way."""
@@ -308,6 +328,19 @@ class Loop:
         )
         self.outcomes.append(outcome)
 
+    def recall(self) -> None:
+        """Before the first call: what is known from earlier starts to be best serves."""
+        end_s = monotonic() + RECALL_S
+        while self.adopted is None and monotonic() < end_s:
+            self.glance()
+            snapshot = self.seen = self.observe()
+            proposal = None if self.busy else self.ask(snapshot)
+            if proposal is not None and self.guard.is_known(proposal, snapshot):
+                self._adopt(proposal, snapshot)
+            elif self.asked and not self.busy:
+                return
+            self._stop.wait(RECALL_TICK_S)
+
     def start(self) -> None:
         self._thread.start()
 
@@ -317,11 +350,13 @@ class Loop:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(TICK_S):
-            start_s = thread_time()
+        for number in count():
+            if self._stop.wait(TICK_S):
+                break
             try:
-                self.tick()
-                self.cost_s += thread_time() - start_s
+                if self.glance() or self._at_work() or number % STEP_EVERY == 0:
+                    self.step()
+                self.cost_s = thread_time()
             except Gone:
                 break
             except Exception:  # calls go on without it; a bug is shown, not swallowed

@@ -1,4 +1,4 @@
-"""Measures regions and whole plans side by side, taking turns, so that noise hits all alike.
+"""Measures regions side by side, taking turns, so that noise hits all alike.
 
 A recipe: uses the runtime's parts; decides nothing.
 """
@@ -6,17 +6,13 @@ A recipe: uses the runtime's parts; decides nothing.
 import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
 
-import torch
-
 from gearshift.act.backends import Executable
 from gearshift.act.compile import build_variant
 from gearshift.act.engines import Engine
-from gearshift.act.prepared import Prepared
 from gearshift.act.verify import compare, feeds, known_values
 from gearshift.capture.program import Fragment
 from gearshift.errors import GearshiftError
@@ -28,69 +24,6 @@ from gearshift.runtime import Runtime
 log = logging.getLogger("gearshift")
 Progress = Callable[[str], None]
 MIN_CALLS = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanResult:
-    """A whole plan, measured; `refused` says why where it could not be."""
-
-    name: str
-    plan: Plan
-    latencies_s: tuple[float, ...] = ()
-    build_s: float = 0.0
-    max_error: float = 0.0
-    held_bytes: int = 0
-    refused: str | None = None
-
-    @property
-    def median_s(self) -> float:
-        return statistics.median(self.latencies_s)
-
-    @property
-    def p95_s(self) -> float:
-        return sorted(self.latencies_s)[int(0.95 * (len(self.latencies_s) - 1))]
-
-
-def compare_plans(
-    runtime: Runtime,
-    plans: dict[str, Plan],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    seconds: float,
-    progress: Progress,
-    strict: bool = False,
-) -> list[PlanResult]:
-    """Every plan is built and verified, then they take turns, one call each. With `strict` a plan
-    that is refused raises; else its result says why."""
-    ready: dict[str, Prepared] = {}
-    facts: dict[str, dict[str, Any]] = {}
-    for name, plan in plans.items():
-        progress(f"building {name}")
-        start_s = perf_counter()
-        try:
-            prepared = runtime.prepare(plan)
-        except GearshiftError as error:
-            if strict:
-                raise
-            facts[name] = {"refused": str(error)}
-            continue
-        facts[name] = {
-            "build_s": perf_counter() - start_s,
-            "max_error": prepared.worst_error,
-            "held_bytes": prepared.held_bytes,
-        }
-        ready[name] = prepared
-    progress("measuring")
-    with torch.no_grad():
-        calls = {name: partial(prepared, *args, **kwargs) for name, prepared in ready.items()}
-        latencies = take_turns(calls, seconds)
-    for prepared in ready.values():
-        prepared.release()
-    return [
-        PlanResult(name=name, plan=plan, latencies_s=tuple(latencies.get(name, ())), **facts[name])
-        for name, plan in plans.items()
-    ]
 
 
 def take_turns(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:

@@ -34,7 +34,7 @@ from gearshift.act.space import space_of
 from gearshift.act.tally import Tallies
 from gearshift.act.variants import Variants, Workshop
 from gearshift.act.verify import Tolerance
-from gearshift.adaptive import open_control, open_loop
+from gearshift.adaptive import explain, open_control, open_loop
 from gearshift.capture.load import capture
 from gearshift.capture.program import Fragment, Program
 from gearshift.decide.control import ChildProcess
@@ -137,7 +137,6 @@ class Runtime:
         self._loop: Loop | None = None
         if control is not None and program.fragments:
             self._loop = open_loop(self, self._changes, self._background, control, policy, limits)
-            self._loop.start()
         elif control is not None:
             control.close()
         ending = finalize(self, _end, self._background, self._pool if self._owns_pool else None)
@@ -249,6 +248,7 @@ class Runtime:
                 f"live calls checked: {self._audit.checked},"
                 f" worst error {self._audit.worst_error:.1g}"
             )
+        lines += explain(self._loop) if self._loop is not None else []
         lines += map(str, self.decisions)
         return "\n".join(lines)
 

@@ -65,6 +65,8 @@ class World:
         self.ready = list(PLANS)
         self.disturbed = False
         self.turn = 0
+        self.signature = "x"
+        self.tried: list[Plan] = []
         self.pending: list[tuple[str, Call]] = []
         self.served: list[tuple[float, Plan, float]] = []
         self.switches: list[tuple[float, Plan]] = []
@@ -91,7 +93,7 @@ class World:
             self.spent_s += max(0.0, call_s - self.times[self.plan, self.neighbours])
         self.now_s += call_s
         self.energy_j += call_s * (plan.regions[0].rewrite.threads or CORES)
-        call = Call(Label("x", WORK), call_s, {plan.regions[0].name: call_s})
+        call = Call(Label(self.signature, WORK), call_s, {plan.regions[0].name: call_s})
         self.pending.append((plan.fingerprint, call))
         self.served.append((self.now_s, plan, call_s))
 
@@ -135,6 +137,7 @@ class World:
         self, proposal: Proposal, credit_s: float, done: Callable[[str | None], None]
     ) -> None:
         self.newcomer, self.spent_s, self.credit_s = proposal.plan, 0.0, credit_s
+        self.tried.append(proposal.plan)
         done(None)
 
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
@@ -169,7 +172,11 @@ class Asking:
         return None
 
 
-def mind(store: Store | None = None, objective: Objective | None = None) -> Mind:
+def mind(
+    store: Store | None = None,
+    objective: Objective | None = None,
+    identities: Mapping[str, Mapping[str, str]] | None = None,
+) -> Mind:
     return Mind(
         policy=Bandit.name,
         plans=PLANS,
@@ -177,6 +184,7 @@ def mind(store: Store | None = None, objective: Objective | None = None) -> Mind
         objective=objective or Objective(),
         store=store or memory_store(),
         key=KEY,
+        identities=identities or {},
     )
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -146,6 +147,24 @@ def test_A1_a_call_whose_engine_raises_is_run_elsewhere(
         assert counted.runs == runs + 1, "the same plan serves on, off the engine that failed"
         with pytest.raises(GearshiftError, match=name):
             runtime.swap(plan)
+
+
+def test_A1_the_loop_goes_on_without_the_engine_that_failed() -> None:
+    program, model, x = captured(mlp)
+    engine = null_engine(fail_at=None)
+    engines = ["caller", engine]
+    with survives(program, x, engines=engines, policy="bandit") as runtime, torch.no_grad():
+        runtime.swap(one_region(runtime, ORT, engine.spec.name))
+        engine.fail_at = engine.started + FAIL_AT
+        while not runtime.faults:
+            agree(runtime(x), model(x))
+        runtime.release()
+        end_s = monotonic() + 3
+        while monotonic() < end_s:
+            agree(runtime(x), model(x))
+            assert runtime.faults == {engine.spec.name: 1}
+        assert all(region.engine == "caller" for region in runtime.plan.regions)
+        assert runtime._loop.seen.at_s > monotonic() - 2, "it still looks"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("make", ENGINES.values(), ids=ENGINES)

@@ -1,4 +1,4 @@
-"""Rows F1, F3, F4: plans change while calls flow; a wrong plan never stays; nothing piles up.
+"""Rows F1 to F4: plans change while calls flow; a wrong plan never stays; nothing piles up.
 
 Swaps between split plans come with that knob.
 """
@@ -565,3 +565,41 @@ def test_F4_swaps_do_not_pile_up_memory() -> None:
 @pytest.mark.timeout(900)
 def test_F4_a_thousand_swaps_do_not_pile_up_memory() -> None:
     swap_and_weigh(1000)
+
+
+def change_all_the_time(seconds: float) -> tuple[list[float], list[float]]:
+    """Seconds of calls on one plan, and while two that are ready change places every 10 ms."""
+    program, model, x = captured(convnet)
+    with survives(program, x) as runtime, torch.no_grad():
+        plans = [one_region(runtime, ORT), one_region(runtime, OPENVINO)]
+        changes = runtime._changes
+        changes.stand_by(plans[1])
+        changes.adopt(plans[0], "to begin with", None)
+        expected = model(x)
+        steady, changing = [], []
+        for calls, swapping in ((steady, False), (changing, True)):
+            end_s, swap_s, number = time.monotonic() + seconds, 0.0, 0
+            while (now_s := time.monotonic()) < end_s:
+                if swapping and now_s > swap_s:
+                    number, swap_s = number + 1, now_s + 0.01
+                    changes.adopt(plans[number % 2], "again", None)
+                start_s = time.perf_counter()
+                result = runtime(x)
+                calls.append(time.perf_counter() - start_s)
+                agree(result, expected)
+        assert number > 10 * seconds
+    return steady, changing
+
+
+@pytest.mark.capability("core.hot-swap")
+def test_F2_a_swap_every_10_ms_loses_no_call() -> None:
+    steady, changing = change_all_the_time(1.0)
+    assert steady
+    assert changing
+
+
+@pytest.mark.soak
+def test_F2_a_swap_every_10_ms_for_a_minute_does_not_delay_calls() -> None:
+    steady, changing = change_all_the_time(60.0)
+    at = [sorted(calls)[int(0.99 * len(calls))] for calls in (steady, changing)]
+    assert at[1] <= 2 * at[0], f"p99 {at[0] * 1e3:.2f} ms steady, {at[1] * 1e3:.2f} ms changing"

@@ -6,9 +6,11 @@ import pytest
 from decide.world import CORES, EAGER, ONE, PLANS, TWO
 
 from gearshift.ir.measurement import Source
+from gearshift.ir.roofline import Caches, Roofline
 from gearshift.ir.snapshot import Sample, Situation
 from gearshift.ir.work import Work
 from gearshift.plan import Plan
+from gearshift.predict.roofline import least_s
 from gearshift.predict.table import ENOUGH, Stats, Table
 
 QUIET = Situation(signature="x", neighbours=0)
@@ -71,3 +73,57 @@ def test_one_long_call_moves_little() -> None:
         stats.add(0.02)
     stats.add(2.0)
     assert stats.estimate().mean_s < 0.025
+
+
+ROOFLINE = Roofline(
+    num_threads=CORES,
+    caches=Caches(l1_bytes=1 << 15, l2_bytes=1 << 19, l3_bytes=1 << 23, origin="a test"),
+    peak_flops_s=1e11,
+    l1_bytes_s=4e11,
+    l2_bytes_s=2e11,
+    l3_bytes_s=1e11,
+    dram_bytes_s=2e10,
+    took_s=0.1,
+)
+SMALL = Work(flops=1e8, moved_bytes=2e6, set_bytes=1e6)
+LARGE = Work(flops=8e8, moved_bytes=8e6, set_bytes=4e6)
+
+
+def test_other_sizes_are_scaled_by_the_roofline() -> None:
+    """Compute-bound work of eight times the arithmetic takes eight times as long."""
+    table = Table(CORES)
+    table.roofline = ROOFLINE
+    elsewhere = Situation(signature="larger", neighbours=0)
+    table.add(sample(QUIET, TWO, [0.02] * ENOUGH, SMALL))
+    table.add(sample(elsewhere, EAGER, [0.4], LARGE))
+    found = table.estimate(TWO, elsewhere, PLANS)
+    assert found is not None
+    assert found.source is Source.MODELLED
+    assert found.mean_s == pytest.approx(0.16)
+
+
+def test_where_nothing_was_measured_the_roofline_tells() -> None:
+    table = Table(CORES)
+    table.roofline = ROOFLINE
+    table.add(sample(QUIET, EAGER, [0.04], SMALL))
+    two, one = (table.estimate(plan, QUIET, PLANS) for plan in (TWO, ONE))
+    assert two is not None
+    assert one is not None
+    assert SMALL.flops / ROOFLINE.peak_flops_s < two.mean_s < one.mean_s
+
+
+def test_memory_bounds_what_arithmetic_does_not() -> None:
+    far = Work(flops=1.0, moved_bytes=1e9, set_bytes=1e9)
+    near = Work(flops=1.0, moved_bytes=1e6, set_bytes=1e6)
+    assert least_s(far, ROOFLINE, 2) == pytest.approx(1e9 / ROOFLINE.dram_bytes_s)
+    assert least_s(near, ROOFLINE, 2) == pytest.approx(1e6 / ROOFLINE.l3_bytes_s)
+
+
+def test_a_few_calls_tell_something() -> None:
+    """A newcomer taken out after two calls ten times as long is not hoped for again."""
+    table = Table(CORES)
+    table.add(sample(QUIET, EAGER, [0.02] * ENOUGH))
+    table.add(sample(QUIET, ONE, [0.2, 0.2]))
+    found = table.estimate(ONE, QUIET, PLANS)
+    assert found is not None
+    assert found.hopeful_s > 0.02

@@ -20,7 +20,7 @@ from gearshift.ir.snapshot import Sample, Snapshot
 log = logging.getLogger("gearshift")
 CHILD = (sys.executable, "-m", "gearshift.decide.child")
 PATIENCE_S, SAVE_S, ASLEEP_S = 10.0, 2.0, 1.0
-BACK_OFF_S, LONGEST_S = 1.0, 60.0
+ASK_S, BACK_OFF_S, LONGEST_S = 0.4, 1.0, 60.0
 MAX_WAITING = 512
 """Samples kept while the child is silent."""
 
@@ -59,6 +59,7 @@ class ChildProcess:
         self._seen_s = self._start_s = 0.0
         self._back_off_s = BACK_OFF_S
         self._samples: tuple[Sample, ...] = ()
+        self._told: Snapshot | None = None
         self._outcomes: list[Outcome] = []
         self._start()
 
@@ -80,12 +81,11 @@ class ChildProcess:
         if not self._alive(snapshot.at_s):
             return None
         answer = None
-        if self._asked_s is not None:
-            if not self._answers:
-                return None
+        if self._asked_s is not None and self._answers:
             self._asked_s, self._back_off_s = None, BACK_OFF_S
             answer = read_answer(self._answers.pop())
-        self._tell(replace(snapshot, samples=self._samples))
+        if self._asked_s is None and self._worth_telling(snapshot):
+            self._tell(replace(snapshot, samples=self._samples))
         return answer
 
     def close(self) -> None:
@@ -98,8 +98,20 @@ class ChildProcess:
                 process.wait(SAVE_S)
             self._end(process)
 
+    def _worth_telling(self, snapshot: Snapshot) -> bool:
+        """News at once; what was measured, a few times a second: each question costs both sides."""
+        told = self._told
+        return (
+            told is None
+            or bool(self._outcomes)
+            or told.situation != snapshot.situation
+            or told.plan != snapshot.plan
+            or snapshot.at_s - told.at_s >= ASK_S
+        )
+
     def _tell(self, snapshot: Snapshot) -> None:
         if self._say(write_news(snapshot, self._outcomes)):
+            self._told = snapshot
             self._asked_s = snapshot.at_s
             self._samples, self._outcomes = (), []
 
@@ -130,7 +142,7 @@ class ChildProcess:
         return True
 
     def _start(self) -> None:
-        self._answers, self._asked_s = [], None
+        self._answers, self._asked_s, self._told = [], None, None
         pipe = subprocess.PIPE
         process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)
         self._process = process

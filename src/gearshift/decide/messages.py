@@ -11,7 +11,7 @@ from typing import Any
 from gearshift.decide.policy import How, Outcome, Proposal
 from gearshift.ir import snapshot as snapshots
 from gearshift.ir.roofline import Roofline
-from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.objective import Objective
 from gearshift.plan.plan import Plan
 from gearshift.plan.text import plain, to_data
@@ -45,6 +45,8 @@ class Answer:
     store: str = ""
     """How the store is used: see its `mode`."""
     roofline: Roofline | None = None
+    recalled: tuple[Sample, ...] = ()
+    """What the store told, once: for each plan in each situation a few calls that stand for all."""
 
 
 def write_hello(hello: Hello) -> str:
@@ -79,19 +81,32 @@ def read_news(line: str) -> tuple[Snapshot, list[Outcome]]:
 
 
 def write_answer(answer: Answer) -> str:
-    data, proposal = asdict(answer), answer.proposal
+    proposal, roofline = answer.proposal, answer.roofline
+    told = None
     if proposal is not None:
-        data["proposal"]["plan"] = to_data(proposal.plan)
-    return json.dumps(data)
+        told = {**asdict(proposal), "plan": to_data(proposal.plan)}
+    return json.dumps(
+        {
+            "proposal": told,
+            "cpu_s": answer.cpu_s,
+            "checked": answer.checked,
+            "typical_error": answer.typical_error,
+            "store": answer.store,
+            "roofline": roofline and roofline.to_dict(),
+            "recalled": [snapshots.sample_to_data(sample) for sample in answer.recalled],
+        }
+    )
 
 
 def read_answer(line: str) -> Answer:
     data = json.loads(line)
     proposal, roofline = data.pop("proposal"), data.pop("roofline")
+    recalled = tuple(map(snapshots.sample_from_data, data.pop("recalled")))
     if proposal is not None:
         plan, how = plain(proposal.pop("plan")), How(proposal.pop("how"))
         proposal = Proposal(plan=plan, how=how, **proposal)
-    return Answer(proposal=proposal, roofline=roofline and Roofline.from_dict(roofline), **data)
+    roofline = roofline and Roofline.from_dict(roofline)
+    return Answer(proposal=proposal, roofline=roofline, recalled=recalled, **data)
 
 
 def _outcome(data: dict[str, Any]) -> Outcome:

@@ -26,7 +26,7 @@ from gearshift.plan.objective import Objective
 from gearshift.plan.plan import Plan
 from gearshift.predict.calibration import Calibration
 from gearshift.predict.estimate import Estimate
-from gearshift.predict.table import Stats, Table
+from gearshift.predict.table import Table
 
 POLICIES = ("bandit", "keep", "proportional", "rules")
 TRUSTED = 20
@@ -56,7 +56,9 @@ class Mind:
         self._unsaved: dict[tuple[Situation, str], list[Sample]] = defaultdict(list)
         self._foreseen: dict[tuple[Situation, str], Estimate] = {}
         self._saved_s = -inf
-        self._recall()
+        self._recalled = self._recall()
+        for sample in self._recalled:
+            self.table.add(sample)
         self.policy = self._policy(policy)
 
     def see(self, snapshot: Snapshot) -> Answer:
@@ -80,6 +82,7 @@ class Mind:
             typical_error=typical_error,
             store=self.store.mode,
             roofline=self.table.roofline,
+            recalled=self._take_recalled(),
         )
 
     def save(self) -> None:
@@ -155,14 +158,20 @@ class Mind:
                 )
                 self.store.add_region(key, seconds)
 
-    def _recall(self) -> None:
+    def _recall(self) -> tuple[Sample, ...]:
+        """A few calls of the mean time stand for all that the store tells of."""
+        found = []
         for row in self.store.plans_of(**self.key):
             neighbours = row.key.context.removeprefix(NEIGHBOURS)
             if row.fingerprint in self.options.plans and neighbours.isdigit():
                 situation = Situation(signature=row.key.signature, neighbours=int(neighbours))
-                stats = Stats.of(row.latency.mean_s, row.latency.variance_s2 or 0.0)
-                stats.forget(min(TRUSTED, row.latency.count))
-                self.table.rows.setdefault(situation, {})[row.fingerprint] = stats
+                seconds = (row.latency.mean_s,) * min(TRUSTED, row.latency.count)
+                found.append(Sample(plan=row.fingerprint, situation=situation, seconds=seconds))
+        return tuple(found)
+
+    def _take_recalled(self) -> tuple[Sample, ...]:
+        recalled, self._recalled = self._recalled, ()
+        return recalled
 
     def _calibration(self) -> Calibration:
         try:

@@ -62,31 +62,58 @@ class Snapshot:
 
 
 def to_data(snapshot: Snapshot) -> dict[str, Any]:
-    return asdict(snapshot)
+    """By hand: this is done several times a second beside the calls."""
+    readings = {n: (metric.value, metric.source) for n, metric in snapshot.readings.items()}
+    return {
+        "at_s": snapshot.at_s,
+        "plan": snapshot.plan,
+        "trial": snapshot.trial,
+        "situation": snapshot.situation and _situation_to_data(snapshot.situation),
+        "samples": [sample_to_data(sample) for sample in snapshot.samples],
+        "served_s": snapshot.served_s,
+        "energy_j": snapshot.energy_j,
+        "held_bytes": snapshot.held_bytes,
+        "ready": snapshot.ready,
+        "readings": readings,
+    }
+
+
+def sample_to_data(sample: Sample) -> dict[str, Any]:
+    return {
+        "plan": sample.plan,
+        "situation": _situation_to_data(sample.situation),
+        "seconds": sample.seconds,
+        "region_s": dict(sample.region_s),
+        "work": sample.work and asdict(sample.work),
+    }
+
+
+def _situation_to_data(situation: Situation) -> dict[str, Any]:
+    return {"signature": situation.signature, "neighbours": situation.neighbours}
+
+
+def sample_from_data(data: Mapping[str, Any]) -> Sample:
+    return Sample(
+        plan=data["plan"],
+        situation=Situation(**data["situation"]),
+        seconds=tuple(data["seconds"]),
+        region_s=data["region_s"],
+        work=data["work"] and Work(**data["work"]),
+    )
 
 
 def from_data(data: Mapping[str, Any]) -> Snapshot:
     situation = data["situation"]
-    samples = [
-        Sample(
-            plan=entry["plan"],
-            situation=Situation(**entry["situation"]),
-            seconds=tuple(entry["seconds"]),
-            region_s=entry["region_s"],
-            work=entry["work"] and Work(**entry["work"]),
-        )
-        for entry in data["samples"]
-    ]
     readings = {
-        name: Metric(value=entry["value"], source=Source(entry["source"]))
-        for name, entry in data["readings"].items()
+        name: Metric(value=value, source=Source(source))
+        for name, (value, source) in data["readings"].items()
     }
     return Snapshot(
         at_s=data["at_s"],
         plan=data["plan"],
         trial=data["trial"],
         situation=None if situation is None else Situation(**situation),
-        samples=tuple(samples),
+        samples=tuple(map(sample_from_data, data["samples"])),
         served_s=data["served_s"],
         energy_j=data["energy_j"],
         held_bytes=data["held_bytes"],

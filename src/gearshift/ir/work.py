@@ -3,6 +3,7 @@
 Must not know how long anything takes.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -12,6 +13,7 @@ from gearshift.ir.graph import Graph, Op
 
 Size = Callable[[int | str], int]
 BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int16": 2}
+TRANSPOSED = re.compile(r"(?i:transpose)|convolution.*, True,")
 ONE_BYTE = ("int8", "uint8", "bool")
 
 
@@ -69,7 +71,7 @@ class _Counter:
             return 2 * made * matrices[0][-1]
         if op.kind == kinds.CONV and len(matrices) > 1:
             weight = matrices[1]
-            spread = prod(matrices[0]) if "transpose" in op.form.lower() else made
+            spread = prod(matrices[0]) if TRANSPOSED.search(op.form) else made
             return 2 * spread * prod(weight[1:])
         if op.kind == kinds.RECURRENT and len(matrices) > 1:
             return 2 * prod(matrices[0][:-1]) * sum(prod(m) for m in matrices[1:] if len(m) == 2)

@@ -28,6 +28,10 @@ class Neighbours:
         self._waiting: float | None = None
         self._doubt = 0
 
+    def wake(self) -> None:
+        """After a pause the next reading counts at once: what was before may be long over."""
+        self._doubt, self._waiting = CONFIRM_DISTURBED, None
+
     def update(self, *, used: float | None, ready: float | None, disturbed: bool = False) -> int:
         """`used`: cores that others use; `ready`: threads of others that run or could."""
         if used is None:

@@ -6,7 +6,7 @@ Must not know what is made of them.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from time import monotonic, thread_time
+from time import monotonic
 from typing import Protocol
 
 from gearshift.ir.measurement import Metric
@@ -55,18 +55,41 @@ class Sampler:
         self,
         counters: Counters,
         num_cores: int,
+        *,
+        signature: str | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        """`signature` is what calls will be like, before there are any."""
         self._counters, self._num_cores = counters, num_cores
         self._clock = clock
         self._neighbours = Neighbours(num_cores)
         self._last_s = clock()
-        self._signature: str | None = None
-        self.cost_s = 0.0
-        """CPU time that all snapshots together took."""
+        self._signature = signature
+        self._readings: dict[str, Metric] = {}
+        self._blurred = False
+        self._energy_j: float | None = None
 
     def use(self, roofline: Roofline) -> None:
         self._counters.use(roofline)
+
+    def glance(self, *, disturbed: bool = False) -> bool:
+        """Reads the counters; True if somebody came or went. `disturbed` tells whether other work
+        of ours, such as a build, ran since the last one."""
+        now_s = self._clock()
+        awake = now_s - self._last_s < ASLEEP_S
+        self._last_s = now_s
+        readings = self._readings = self._counters.read()
+        energy_j = _value(readings, ENERGY)
+        self._energy_j = None if energy_j is None else (self._energy_j or 0.0) + energy_j
+        before = self._neighbours.count
+        if awake:
+            used, ready = self._used(readings), _ready(readings)
+            self._neighbours.update(used=used, ready=ready, disturbed=disturbed)
+        else:
+            self._neighbours.wake()
+        changed = self._neighbours.count != before
+        self._blurred = self._blurred or changed or disturbed or not awake
+        return changed
 
     def take(
         self,
@@ -76,20 +99,13 @@ class Sampler:
         *,
         held_bytes: int = 0,
         ready: Sequence[str] = (),
-        disturbed: bool = False,
     ) -> Snapshot:
-        """`timings` are the calls since the last one, each with its plan's fingerprint;
-        `disturbed` tells whether other work of ours, such as a build, ran beside them."""
-        start_s, cost_s = self._clock(), thread_time()
-        readings = self._counters.read()
-        awake = start_s - self._last_s < ASLEEP_S
-        self._last_s = start_s
-        before = self._neighbours.count
-        now = before
-        if awake:
-            now = self._neighbours.update(
-                used=self._used(readings), ready=_ready(readings), disturbed=disturbed
-            )
+        """What the glances since the last one told. `timings` are the calls since, each with its
+        plan's fingerprint; those on both sides of a change, or beside other work of ours, tell of
+        neither."""
+        neighbours = self._neighbours.count
+        blurred, self._blurred = self._blurred, False
+        energy_j, self._energy_j = self._energy_j, None
         calls: dict[tuple[str, str], list[Timed]] = defaultdict(list)
         busy: Counter[str] = Counter()
         for fingerprint, timing in timings:
@@ -100,25 +116,22 @@ class Sampler:
             self._signature = busy.most_common(1)[0][0]
         for group in calls.values():
             self._note_work(group)
-        snapshot = Snapshot(
-            at_s=start_s,
+        return Snapshot(
+            at_s=self._last_s,
             plan=plan,
             trial=trial,
-            situation=self._situation(self._signature, now),
+            situation=self._situation(self._signature, neighbours),
             samples=tuple(
-                _sample(fingerprint, Situation(signature=signature, neighbours=now), group)
+                _sample(fingerprint, Situation(signature=signature, neighbours=neighbours), group)
                 for (fingerprint, signature), group in calls.items()
-                # calls on both sides of a change, or beside our own work, tell of neither
-                if awake and before == now and not disturbed
+                if not blurred
             ),
-            energy_j=_energy_per_call(readings, calls),
+            energy_j=_per_call(energy_j, calls),
             served_s=sum(busy.values()),
             held_bytes=held_bytes,
             ready=tuple(ready),
-            readings=readings,
+            readings=self._readings,
         )
-        self.cost_s += thread_time() - cost_s
-        return snapshot
 
     def _used(self, readings: dict[str, Metric]) -> float | None:
         share = _value(readings, OTHERS)
@@ -147,10 +160,9 @@ def _sample(fingerprint: str, situation: Situation, group: Sequence[Timed]) -> S
     )
 
 
-def _energy_per_call(
-    readings: dict[str, Metric], calls: Mapping[tuple[str, str], Sequence[Timed]]
+def _per_call(
+    energy_j: float | None, calls: Mapping[tuple[str, str], Sequence[Timed]]
 ) -> float | None:
-    energy_j = _value(readings, ENERGY)
     groups = list(calls.values())
     return energy_j / len(groups[0]) if energy_j is not None and len(groups) == 1 else None
 

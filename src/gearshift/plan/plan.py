@@ -5,6 +5,7 @@ Must not know which plans are legal; that is `plan/legal.py`.
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 from gearshift.errors import PlanError
@@ -27,11 +28,13 @@ class Region:
         return self.ops[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
+    """Not slotted: the fingerprint is made once, on first use."""
+
     regions: tuple[Region, ...]
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:10]
 

@@ -51,11 +51,6 @@ class Stats:
         self.mean += weight * step
         self.spread += weight * (step * step * (1 - weight) - self.spread)
 
-    @classmethod
-    def of(cls, mean_s: float, variance_s2: float) -> "Stats":
-        """From a plain mean and variance."""
-        return cls(count=MEMORY, mean=math.log(mean_s), spread=variance_s2 / mean_s**2)
-
     def forget(self, count: int) -> None:
         """What was learned counts for no more than so many calls from here on."""
         self.count = min(self.count, count)

@@ -3,10 +3,12 @@
 Must not know who reads it or why. Every source is probed for; what is missing says so.
 """
 
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gearshift.ir.measurement import Source
@@ -25,9 +27,18 @@ from gearshift.observe.hal.process_tree import ProcessTree
 from gearshift.observe.hal.runnable import Runnable
 from gearshift.observe.hal.schedstat import ProcessDelay, ThreadDelay
 
+SLOW_S = 1.0
+
+
+@dataclass(slots=True)
+class _Kept:
+    read_s: float = -math.inf
+    readings: Readings = field(default_factory=dict)
+
 
 class Hal:
-    """Reads its sources in order: a later one fills in what an earlier one cannot tell.
+    """Reads its sources in order: a later one fills in what an earlier one cannot tell. Those that
+    are slow are read less often, and tell the same until they are.
 
     A source that has nothing at all when the HAL is made is described but not asked again.
     May be used from any thread. `cost_s` is the time all reads together took.
@@ -39,9 +50,11 @@ class Hal:
         *,
         threads: ThreadDelay,
         memory: ModelledMemory,
+        slow: Sequence[Counters] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._sources = (*sources, threads, memory)
+        self._sources = (*sources, *slow, threads, memory)
+        self._slow = {id(source): _Kept() for source in slow}
         late = (threads, memory)  # what these can tell comes later
         self._live = tuple(s for s in self._sources if s in late or _live(s))
         absent = (row.name for s in self._sources if s not in self._live for row in s.describe())
@@ -58,12 +71,20 @@ class Hal:
             start_s = self._clock()
             readings = dict(self._absent)
             for source in self._live:
-                for name, metric in source.read(start_s).items():
+                for name, metric in self._read(source, start_s).items():
                     if readings.get(name, UNAVAILABLE) is UNAVAILABLE:
                         readings[name] = metric
             self.cost_s += self._clock() - start_s
             self.num_reads += 1
             return readings
+
+    def _read(self, source: Counters, now_s: float) -> Readings:
+        kept = self._slow.get(id(source))
+        if kept is None:
+            return source.read(now_s)
+        if now_s - kept.read_s >= SLOW_S:
+            kept.read_s, kept.readings = now_s, source.read(now_s)
+        return kept.readings
 
     def describe(self) -> tuple[Description, ...]:
         """One row per name: from where it is had, or every reason why it is not."""
@@ -93,6 +114,7 @@ class Hal:
 
     def close(self) -> None:
         with self._lock:
+            self._slow.clear()
             for source in self._sources:
                 source.close()
 
@@ -114,16 +136,19 @@ def open_hal(
         *extra,
         ProcStat(cores=cores, tree=tree, proc=proc),
         ProcessDelay(tree=tree),
-        Pressure(proc=proc),
         Runnable(proc=proc),
+        open_energy(num_cores=len(cores), cpu_s=_cpu_s(tree), sys=sys),
+    )
+    slow = (
+        Pressure(proc=proc),
         CpuFreq(cores=cores, sys=sys),
         CpuInfo(cores=cores, proc=proc),
-        open_energy(num_cores=len(cores), cpu_s=_cpu_s(tree), sys=sys),
         Nvml(),
         PerfCounters(),
     )
     memory = ModelledMemory(roofline=roofline)
-    return Hal(sources, threads=ThreadDelay(proc=proc), memory=memory, clock=clock)
+    threads = ThreadDelay(proc=proc)
+    return Hal(sources, threads=threads, memory=memory, slow=slow, clock=clock)
 
 
 def _usable_cores() -> tuple[int, ...]:

@@ -8,9 +8,10 @@ from gearshift.observe.store.database import Mode
 from gearshift.observe.store.latency import Latency
 from gearshift.observe.store.machine import machine_fields, machine_key, versions_key
 from gearshift.observe.store.rows import DecisionRow, PlanKey, PlanRow, RegionKey, RegionRow
-from gearshift.observe.store.store import Store, memory_store, open_store
+from gearshift.observe.store.store import FILE, Store, memory_store, open_store
 
 __all__ = [
+    "FILE",
     "DecisionRow",
     "Latency",
     "Mode",

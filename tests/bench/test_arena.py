@@ -1,0 +1,76 @@
+"""Contenders for real: one runs while the others stand still, and none outlives the benchmark."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gearshift.bench.arena import Contender, Setting
+from gearshift.bench.neighbours import Neighbour, busy
+
+FACTORY = """
+import torch
+def make():
+    torch.manual_seed(0)
+    return torch.nn.Linear(64, 64).eval(), torch.randn(4, 64)
+def broken():
+    raise RuntimeError("no such weights")
+"""
+ORPHAN = """
+import sys, time
+from pathlib import Path
+from gearshift.bench.arena import Contender, Setting
+contender = Contender(sys.argv[1], Setting(kind="eager"), Path(sys.argv[2]))
+print(contender._process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    (tmp_path / "mine.py").write_text(FACTORY)
+    return str(tmp_path / "mine.py")
+
+
+def test_contenders_answer_alike_and_stand_still_between(model: str, tmp_path: Path) -> None:
+    for kind in ("export", "onnxruntime", "gearshift"):
+        contender = Contender(f"{model}:make", Setting(kind=kind), tmp_path)
+        try:
+            answer = contender.run(0.3)
+            assert len(answer["call_s"]) > 0
+            assert answer["max_error"] < 1e-4
+            assert psutil.Process(contender._process.pid).status() == psutil.STATUS_STOPPED
+        finally:
+            contender.close()
+    assert "decisions" in answer
+
+
+def test_one_that_cannot_start_says_why(model: str, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no such weights"):
+        Contender(f"{model}:broken", Setting(kind="eager"), tmp_path)
+
+
+def test_a_contender_goes_with_a_benchmark_that_is_killed(model: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ORPHAN, f"{model}:make", str(tmp_path)]
+    bench = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert bench.stdout is not None
+    contender = psutil.Process(int(bench.stdout.readline()))
+    bench.send_signal(signal.SIGKILL)
+    bench.wait()
+    contender.wait(10)
+    assert not contender.is_running()
+
+
+def test_neighbours_take_their_core_and_go() -> None:
+    with busy([Neighbour(kind="arithmetic", core=0), Neighbour(kind="memory", core=None)]):
+        children = psutil.Process().children()
+        assert len(children) == 2
+        assert os.sched_getaffinity(children[0].pid) == {0}
+        time.sleep(1.0)
+        assert all(sum(child.cpu_times()[:2]) > 0.1 for child in children)
+    assert not [child for child in children if child.is_running()]

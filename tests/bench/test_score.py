@@ -1,0 +1,84 @@
+"""A benchmark's arithmetic, on numbers one can check by hand."""
+
+import pytest
+
+from gearshift.bench.neighbours import Neighbour
+from gearshift.bench.score import PEERS, TWICE, Slices, Stretch, case_of, noise_of, summary_of
+from gearshift.bench.traces import Phase, traces
+
+QUIET = Phase(neighbours=(), seconds=10.0)
+BUSY = Phase(neighbours=(Neighbour(kind="arithmetic", core=0),), seconds=10.0)
+
+
+def static(**call_s: float) -> dict[str, Slices]:
+    """Two slices of ten equal calls for each setting."""
+    times = {name: call_s.get(name.replace(".", "_"), 0.1) for name in PEERS}
+    times["openvino x1"] = call_s.get("one", 0.1)
+    times[TWICE] = times["onnxruntime"]
+    return {n: Slices(call_s=[[t] * 10, [t] * 10], cpu_s=20 * t) for n, t in times.items()}
+
+
+def ours(*parts: tuple[str, float, int]) -> Stretch:
+    """(plan, seconds of a call, how many)."""
+    calls = [(plan, call_s) for plan, call_s, count in parts for _ in range(count)]
+    return Stretch(
+        call_s=[call_s for _, call_s in calls],
+        cpu_s=sum(call_s for _, call_s in calls),
+        max_error=1e-6,
+        plans=[plan for plan, _ in calls],
+        decisions=[],
+    )
+
+
+def test_ratios_above_one_mean_that_we_are_better() -> None:
+    theirs = [static(eager=0.04, onnxruntime=0.02), static(eager=0.16, onnxruntime=0.04, one=0.03)]
+    case = case_of(
+        [QUIET, BUSY], [ours(("a", 0.02, 500)), ours(("a", 0.04, 10), ("b", 0.03, 320))], theirs
+    )
+    assert case["best_peer"] == "onnxruntime"
+    assert case["best_static_s"] == pytest.approx(20 / (10 / 0.02 + 10 / 0.04))
+    assert case["oracle_s"] == pytest.approx(20 / (10 / 0.02 + 10 / 0.03))
+    assert case["vs_eager"] > 2
+    assert 1.0 < case["vs_best_static"] < 1.2
+    assert case["of_oracle"] < 1.0
+    assert case["phases"][1]["settled"] == {"calls": 10, "seconds": pytest.approx(0.4)}
+
+
+def test_our_own_plans_are_among_the_oracles() -> None:
+    case = case_of([QUIET], [ours(("a", 0.05, 40), ("split", 0.01, 40))], [static()])
+    assert case["phases"][0]["oracle"] == "gearshift's split"
+    assert case["oracle_s"] == pytest.approx(0.01)
+
+
+def test_the_best_is_chosen_on_one_half_and_reported_on_the_other() -> None:
+    theirs = static(eager=0.1)
+    theirs["openvino"] = Slices(call_s=[[0.01] * 5, [0.2] * 5], cpu_s=1.0)
+    case = case_of([QUIET], [ours(("a", 0.1, 100))], [theirs])
+    assert case["best_static"] == "openvino"
+    assert case["best_static_s"] == pytest.approx(0.2)
+
+
+def test_never_settled_is_said() -> None:
+    case = case_of([QUIET], [ours(("a", 0.2, 100))], [static(onnxruntime=0.02)])
+    assert case["phases"][0]["settled"] is None
+
+
+def test_the_noise_is_the_same_contender_twice() -> None:
+    settings = static(onnxruntime=0.02)
+    settings[TWICE] = Slices(call_s=[[0.025] * 4])
+    assert noise_of(settings) == pytest.approx(0.8)
+
+
+def test_a_summary_has_mean_and_minimum_by_trace() -> None:
+    case = case_of([QUIET], [ours(("a", 0.02, 100))], [static(eager=0.04, onnxruntime=0.02)])
+    other = case_of([QUIET], [ours(("a", 0.02, 100))], [static(eager=0.16, onnxruntime=0.02)])
+    about = {"case": {"trace": "quiet", "start": "warm"}}
+    summary = summary_of([about | case, about | other])
+    assert summary["quiet, warm"]["vs_eager"]["geometric_mean"] == pytest.approx(4.0)
+    assert summary["quiet, warm"]["vs_eager"]["minimum"] == pytest.approx(2.0)
+
+
+def test_a_seed_tells_all_that_happens() -> None:
+    one, same, other = (traces(seed, 2, 5.0, 5) for seed in (1, 1, 2))
+    assert one == same != other
+    assert [bool(phase.neighbours) for phase in one["changing"]] == [False, True] * 2 + [False]

@@ -1,0 +1,133 @@
+"""The loop in a world of numbers: trials, returns, what it tells and what it keeps."""
+
+from decide.world import EAGER, KEY, ONE, PLANS, TWO, Asking, World, loop, mind
+
+from gearshift.decide.control import InProcess
+from gearshift.decide.policy import MAX_REFUSALS, How, Options, Outcome, Proposal
+from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.observe.store import memory_store
+
+
+class Silent:
+    """Proposes nothing."""
+
+    name = "silent"
+
+    def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
+        return None
+
+    def learn(self, outcome: Outcome) -> None:
+        return None
+
+
+def test_what_served_a_situation_serves_it_again_without_being_asked_for() -> None:
+    world = World()
+    running = loop(world)
+    for neighbours in (0, 1):
+        world.neighbours = neighbours
+        world.live(running, 60)
+    running.control = Asking(Silent())
+    for neighbours, best in ((0, TWO), (1, ONE)):
+        world.neighbours = neighbours
+        start_s = world.now_s
+        world.live(running, 1.0)
+        assert world.plan == best
+        assert world.switches[-1][0] - start_s < 0.4
+
+
+def test_a_trial_ends_when_the_situation_changes() -> None:
+    world = World()
+    running = loop(world)
+    while running.trial is None:
+        world.live(running, 0.1)
+    world.neighbours = 1
+    world.live(running, 0.8)
+    assert running.trial is None or running.trial.situation.neighbours == 1  # type: ignore[union-attr]
+
+
+def test_what_a_change_brought_is_measured() -> None:
+    world = World()
+    running = loop(world)
+    for neighbours in (0, 1, 0, 1):
+        world.neighbours = neighbours
+        world.live(running, 60)
+    gains = [gain for plan, gain in world.gains if plan == ONE.fingerprint]
+    assert gains
+    assert all(1.4 < gain < 2.0 for gain in gains), "0.060 against 0.036"
+
+
+def test_calls_beside_our_own_work_teach_nothing() -> None:
+    world = World()
+    running = loop(world)
+    world.disturbed = True
+    world.live(running, 5)
+    assert not running.guard.table.rows
+    assert running.guard.served_s > 4, "but they are served"
+
+
+def test_what_was_refused_too_often_is_masked_but_keeps_its_place() -> None:
+    options = Options(plans=PLANS, num_cores=2)
+    refusal = Outcome(plan=TWO.fingerprint, how=How.TRY, kept=False, why="refused: no memory")
+    for _ in range(MAX_REFUSALS):
+        assert options.mask == (True, True, True)
+        options.heed(refusal)
+    assert options.mask == (True, False, True)
+    assert TWO not in options.allowed.values()
+    assert list(options.plans) == list(PLANS)
+
+
+def test_a_newcomer_that_lost_rests() -> None:
+    world = World({(EAGER, 0): 0.02, (TWO, 0): 0.0198, (ONE, 0): 0.0199})
+    running = loop(world)
+    world.live(running, 60)
+    tried = [outcome for outcome in world.tried if outcome in (TWO, ONE)]
+    assert 2 <= len(tried) <= 6, "now and then, not all the time"
+
+
+def test_regions_decisions_and_calibration_are_kept() -> None:
+    store = memory_store()
+    identities = {f: {plan.regions[0].name: "r"} for f, plan in PLANS.items()}
+    control = InProcess(mind(store, identities=identities))
+    world = World()
+    running = loop(world, control)
+    for neighbours in (0, 1, 0):
+        world.neighbours = neighbours
+        world.live(running, 30)
+    control.mind.save()
+    rows = store.regions(machine=KEY["machine"], versions=KEY["versions"])
+    kept = {(row.key.rewrite, row.key.context): row.latency.mean_s for row in rows}
+    assert kept["onnxruntime x2", "neighbours 0"] < kept["eager", "neighbours 0"]
+    made = store.decisions(machine=KEY["machine"], graph=KEY["graph"])
+    assert any(row.decision.measured_gain and row.decision.measured_gain > 1.5 for row in made)
+    assert any("may be better" in row.decision.reason for row in made)
+    again = mind(store)
+    assert again.table.calibration.ratios == control.mind.table.calibration.ratios != {}
+
+
+def test_before_the_first_call_the_best_known_plan_is_made_ready() -> None:
+    store = memory_store()
+    control = InProcess(mind(store))
+    world = World()
+    world.live(loop(world, control), 30)
+    control.mind.save()
+    idle = Snapshot(
+        at_s=1.0, plan=EAGER.fingerprint, trial=None, situation=None, ready=(EAGER.fingerprint,)
+    )
+    proposal = mind(store).see(idle).proposal
+    assert proposal is not None
+    assert (proposal.how, proposal.plan) == (How.STAND_BY, TWO)
+
+
+def test_other_sizes_are_another_situation() -> None:
+    """A change of input is not taken for a neighbour: the plan stays, what is learned is apart."""
+    world = World()
+    running = loop(world)
+    world.live(running, 20)
+    assert world.plan == TWO
+    world.signature = "y"
+    world.live(running, 3)
+    assert running.seen is not None
+    assert running.seen.situation == Situation(signature="y", neighbours=0)
+    quiet = Situation(signature="x", neighbours=0)
+    assert running.guard.table.rows[quiet] is not running.guard.table.rows[running.seen.situation]
+    assert world.plan == TWO
