@@ -17,8 +17,10 @@ $(STAMP): pyproject.toml constraints.txt tools/system_packages
 run: $(STAMP)
 	$(BIN)/gearshift run $(MODEL)
 
+# What looks at the machine's load or at time runs alone, the rest on two processes of one thread.
 test: check
-	$(BIN)/python -m pytest -m "not soak"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not soak and not alone" -n 2
+	$(BIN)/python -m pytest -m "not soak and alone"
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -31,6 +33,7 @@ bench: $(STAMP)
 	for seed in 1 2 3; do \
 		$(BIN)/gearshift bench runtime --seed $$seed --json > docs/results/runtime-$$seed.json || exit 1; \
 	done
+	$(BIN)/python tools/chart.py docs/results/runtime.svg docs/results/runtime-*.json
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak

@@ -2,6 +2,28 @@
 
 import os
 import tempfile
+from pathlib import Path
+
+import pytest
 
 os.environ["GEARSHIFT_POLICY"] = "keep"
 os.environ["GEARSHIFT_HOME"] = tempfile.mkdtemp(prefix="gearshift-tests-")
+
+ALONE = (
+    "bench/test_arena.py",
+    "faults/test_engines.py",
+    "faults/test_policy.py",
+    "faults/test_stores.py",
+    "faults/test_swaps.py",
+    "observe/hal",
+    "test_adaptive.py",
+    "test_cli.py",
+)
+"""Tests that look at the machine's load or at time: nothing may run beside them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).as_posix().startswith(ALONE):
+            item.add_marker(pytest.mark.alone)

@@ -86,7 +86,9 @@ def open_loop(
     loop = Loop(
         sampler=Sampler(open_hal(), space.max_threads, signature=_signature(runtime)),
         control=control,
-        guard=Guard(Table(space.max_threads), plans, costs, limits),
+        guard=Guard(
+            Table(space.max_threads), plans, costs, limits, capture_s=runtime.program.capture_s
+        ),
         hands=hands,
     )
     if (settings.home() / FILE).exists():

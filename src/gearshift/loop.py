@@ -15,7 +15,7 @@ from typing import Protocol
 from gearshift.decide.control import Control
 from gearshift.decide.guard import Guard
 from gearshift.decide.messages import Answer
-from gearshift.decide.policy import CHANGED, REFUSED, How, Outcome, Proposal
+from gearshift.decide.policy import CHANGED, REFUSED, TOO_SLOW, How, Outcome, Proposal
 from gearshift.decide.trial import Verdict, verdict
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.observe.sampler import Sampler, Timed
@@ -171,7 +171,7 @@ class Loop:
         if answer.roofline is not None and self.answer.roofline is None:
             self.sampler.use(answer.roofline)
         for sample in answer.recalled:
-            self.guard.table.add(sample)
+            self.guard.model.add(sample)
         self.answer = answer
         self.asked += 1
         return answer.proposal
@@ -216,7 +216,7 @@ class Loop:
         late = snapshot.at_s - trial.began_s > IDLE_S
         if found is None and not used_up and not late and not changed:
             return
-        why = "too slow" if used_up else CHANGED if changed else "no calls came"
+        why = TOO_SLOW if used_up else CHANGED if changed else "no calls came"
         self._end(trial, snapshot, found, used_up, why)
 
     def roll_back(self, snapshot: Snapshot) -> None:
@@ -266,7 +266,7 @@ class Loop:
             if building:
                 self.busy = False
             if error is None and situation is not None:
-                old = self.guard.table.measured(situation, snapshot.plan, least=1)
+                old = self.guard.model.measured(situation, snapshot.plan, least=1)
                 self.adopted = Adopted(proposal=proposal, situation=situation, old=old)
             else:
                 self._tell(proposal, snapshot, kept=False, why=f"{REFUSED}: {error}")

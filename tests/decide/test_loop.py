@@ -61,7 +61,7 @@ def test_calls_beside_our_own_work_teach_nothing() -> None:
     running = loop(world)
     world.disturbed = True
     world.live(running, 5)
-    assert not running.guard.table.rows
+    assert not running.guard.model.rows
     assert running.guard.served_s > 4, "but they are served"
 
 
@@ -77,11 +77,10 @@ def test_what_was_refused_too_often_is_masked_but_keeps_its_place() -> None:
 
 
 def test_a_newcomer_that_lost_rests() -> None:
-    world = World({(EAGER, 0): 0.02, (TWO, 0): 0.0198, (ONE, 0): 0.0199})
-    running = loop(world)
-    world.live(running, 60)
-    tried = [outcome for outcome in world.tried if outcome in (TWO, ONE)]
-    assert 2 <= len(tried) <= 6, "now and then, not all the time"
+    """It looks as fast as the plan in force, but in turns it is not worth the change."""
+    world = World({(EAGER, 0): 0.02, (TWO, 0): 0.0198, (ONE, 0): 0.06})
+    world.live(loop(world), 100)
+    assert 1 <= world.tried.count(TWO) <= 3, "now and then, not all the time"
 
 
 def test_regions_decisions_and_calibration_are_kept() -> None:
@@ -129,5 +128,5 @@ def test_other_sizes_are_another_situation() -> None:
     assert running.seen is not None
     assert running.seen.situation == Situation(signature="y", neighbours=0)
     quiet = Situation(signature="x", neighbours=0)
-    assert running.guard.table.rows[quiet] is not running.guard.table.rows[running.seen.situation]
+    assert running.guard.model.rows[quiet] is not running.guard.model.rows[running.seen.situation]
     assert world.plan == TWO

@@ -4,7 +4,7 @@ Must not know plans. The model is asked once for each signature, however many pl
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from gearshift.act.samples import extremes, faint, samples, with_odd_values
 from gearshift.capture.program import Fragment
 
-MAX_EXAMS = 4
+MAX_EXAMS, MAX_PASSED = 4, 32
 MAX_BYTES = 1 << 26
 """A larger one is not kept."""
 
@@ -45,6 +45,7 @@ class Exams:
 
     def __init__(self) -> None:
         self._made: deque[tuple[Fragment, list[Any], Exam]] = deque(maxlen=MAX_EXAMS)
+        self._passed: deque[tuple[Exam, Hashable, bool]] = deque(maxlen=MAX_PASSED)
 
     def of(self, fragment: Fragment, leaves: Sequence[Any]) -> Exam:
         about = [_about(leaf) for leaf in leaves]
@@ -55,6 +56,17 @@ class Exams:
         if exam.num_bytes <= MAX_BYTES:
             self._made.append((fragment, about, exam))
         return exam
+
+    def passed(self, exam: Exam, kind: Hashable) -> bool | None:
+        """Whether plans of this kind take finite numbers only, if one of them has been asked
+        everything; None if none has."""
+        for done, by, finite_only in list(self._passed):
+            if done is exam and by == kind:
+                return finite_only
+        return None
+
+    def note(self, exam: Exam, kind: Hashable, finite_only: bool) -> None:
+        self._passed.append((exam, kind, finite_only))
 
 
 def make_exam(fragment: Fragment, leaves: Sequence[Any]) -> Exam:

@@ -91,8 +91,12 @@ class Variants:
 
     def _admit(self, variant: Variant, leaves: Sequence[Any]) -> Variant:
         try:
-            exam = self.shop.exams.of(self.fragment, leaves)
-            verdict = verify(variant, exam, self.shop.tolerance)
+            exams = self.shop.exams
+            exam = exams.of(self.fragment, leaves)
+            parts = tuple((region.ops, region.rewrite.backend) for region in variant.regions)
+            kind = (variant.signature, parts)
+            verdict = verify(variant, exam, self.shop.tolerance, exams.passed(exam, kind))
+            exams.note(exam, kind, verdict.finite_only)
         except GearshiftError:
             raise
         except Exception as failure:

@@ -153,6 +153,26 @@ def gearshift(model: Any, args: Any, order: Any) -> Opened:
     return runtime, plan, tell
 
 
+def with_one_plan(model: Any, args: Any, policy: str) -> Opened:
+    """The runtime on a plan asked for by hand: the loop looks on, if there is one."""
+    from gearshift.plan import Rewrite
+    from gearshift.plan.plan import whole
+    from gearshift.runtime import adapt
+
+    runtime = adapt(model, args, policy=policy)
+    rewrite = Rewrite(backend="onnxruntime", threads=runtime.space.max_threads)
+    runtime.swap(whole(runtime.program.graph, rewrite=rewrite))
+    return fixed(runtime)
+
+
+def watched(model: Any, args: Any, order: Any) -> Opened:
+    return with_one_plan(model, args, "bandit")
+
+
+def unwatched(model: Any, args: Any, order: Any) -> Opened:
+    return with_one_plan(model, args, "keep")
+
+
 def _file(order: Any) -> str:
     return str(Path(order["folder"]) / MODEL_FILE)
 
@@ -164,6 +184,8 @@ KINDS = {
     "onnxruntime": onnxruntime,
     "openvino": openvino,
     "gearshift": gearshift,
+    "watched": watched,
+    "unwatched": unwatched,
 }
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ The null backend computes nothing, so all that is left is the runtime's own way 
 
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -16,6 +19,8 @@ from gearshift.act.backends.onnxruntime import open_session, weight_arrays
 from gearshift.act.backends.openvino import compile_model
 from gearshift.act.compile import concrete
 from gearshift.act.verify import Tolerance
+from gearshift.bench.arena import Contender, Setting
+from gearshift.decide.keep import Keep
 from gearshift.ir.topology import CALLER
 from gearshift.plan import Plan, Region, Rewrite
 from gearshift.plan.plan import whole
@@ -25,6 +30,7 @@ from gearshift.zoo import ZOO
 
 CALLS, ROUNDS = 200, 15
 NUM_REGIONS = 21
+SLICE_S = 1.0
 UNVERIFIED = Tolerance(single=float("inf"), double=float("inf"), half=float("inf"), region=1.0)
 
 
@@ -35,6 +41,8 @@ def chain() -> nn.Module:
 
 def measure(models: Sequence[str], seconds: float) -> dict[str, Any]:
     cases = [*runtime_cases(models), *direct_cases(models, seconds)]
+    cases += [monitoring_case(name, seconds) for name in models]
+    watched = [case["vs_unwatched"] for case in cases if "vs_unwatched" in case]
     per_region = [case["per_region_s"] for case in cases if "per_region_s" in case]
     ratios = [case["vs_direct"] for case in cases if "vs_direct" in case]
     return {
@@ -43,6 +51,7 @@ def measure(models: Sequence[str], seconds: float) -> dict[str, Any]:
             "per_region_s": max(per_region),
             "vs_direct_geometric_mean": statistics.geometric_mean(ratios) if ratios else None,
             "vs_direct_minimum": min(ratios, default=None),
+            "vs_unwatched_geometric_mean": statistics.geometric_mean(watched) if watched else None,
         },
     }
 
@@ -58,7 +67,7 @@ def runtime_cases(models: Sequence[str]) -> list[dict[str, Any]]:
 
 def _one_region(name: str) -> dict[str, Any]:
     model, example = ZOO[name]()
-    with adapt(model, example, tolerance=UNVERIFIED) as runtime:
+    with adapt(model, example, tolerance=UNVERIFIED, policy=Keep.name) as runtime:
         graph = runtime.program.graph
         runtime.swap(whole(graph, rewrite=Rewrite(backend=NullBackend.name)))
         num_weights = sum(1 for _ in (*model.parameters(), *model.buffers()))
@@ -69,7 +78,7 @@ def _one_region(name: str) -> dict[str, Any]:
 def _many_regions() -> dict[str, Any]:
     example = (torch.randn(2, 8),)
     rewrite = Rewrite(backend=NullBackend.name)
-    with adapt(chain(), example, tolerance=UNVERIFIED) as runtime:
+    with adapt(chain(), example, tolerance=UNVERIFIED, policy=Keep.name) as runtime:
         graph = runtime.program.graph
         runtime.swap(whole(graph, rewrite=rewrite))
         one_s = _call_s(runtime, example)
@@ -101,7 +110,7 @@ def direct_cases(models: Sequence[str], seconds: float) -> list[dict[str, Any]]:
     cases = []
     for name in models:
         model, example = ZOO[name]()
-        with adapt(model, example) as runtime:
+        with adapt(model, example, policy=Keep.name) as runtime:
             for rewrite in runtime.space.rewrites:
                 if rewrite.backend not in ("eager", "inductor") and not rewrite.spin:
                     cases.append(_direct_case(runtime, name, rewrite, example, seconds))
@@ -121,6 +130,27 @@ def _direct_case(
         "gearshift_s": plan_s,
         "direct_s": direct_s,
         "vs_direct": direct_s / plan_s,
+    }
+
+
+def monitoring_case(name: str, seconds: float) -> dict[str, Any]:
+    """The same plan with the loop and its process looking on, and without, in processes of their
+    own and slices in turns."""
+    calls: dict[str, list[float]] = {"watched": [], "unwatched": []}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="gearshift-")))
+        contenders = {kind: Contender(name, Setting(kind=kind), folder) for kind in calls}
+        for contender in contenders.values():
+            stack.callback(contender.close)
+        for turn in range(2 * max(2, round(seconds / SLICE_S))):
+            for kind in sorted(contenders, reverse=turn % 2 == 0):
+                calls[kind] += contenders[kind].run(SLICE_S)["call_s"]
+    watched_s, unwatched_s = (statistics.fmean(calls[kind]) for kind in ("watched", "unwatched"))
+    return {
+        "case": {"model": name, "monitoring": True},
+        "watched_s": watched_s,
+        "unwatched_s": unwatched_s,
+        "vs_unwatched": unwatched_s / watched_s,
     }
 
 

@@ -24,8 +24,8 @@ VOID_BEYOND = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    phase_s: float = 9.0
-    slice_s: float = 0.8
+    phase_s: float = 7.0
+    slice_s: float = 0.6
     changes: int = 5
 
 

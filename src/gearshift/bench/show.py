@@ -19,13 +19,22 @@ def show_overhead(data: Mapping[str, Any], out: Console) -> None:
         direct.add_column(column, justify="right" if column[-1] in "so" else "left")
     for case in data["cases"]:
         about = case["case"]
+        if "watched_s" in case:
+            continue
         if "call_s" in case:
             numbers = (str(about["regions"]), str(about["weights"]), f"{case['call_s'] * 1e6:.0f}")
             calls.add_row(about["model"], *numbers)
         else:
             times = (_ms(case["gearshift_s"]), _ms(case["direct_s"]))
             direct.add_row(about["model"], about["rewrite"], *times, f"{case['vs_direct']:.2f}")
-    out.print(calls, direct)
+    watch = Table(title="monitoring: the same plan with the loop looking on, and without")
+    for column in ("model", "with ms", "without ms", "ratio"):
+        watch.add_column(column, justify="left" if column == "model" else "right")
+    for case in data["cases"]:
+        if "watched_s" in case:
+            times = (_ms(case["watched_s"]), _ms(case["unwatched_s"]))
+            watch.add_row(case["case"]["model"], *times, f"{case['vs_unwatched']:.3f}")
+    out.print(calls, direct, watch)
 
 
 def show_runtime(data: Mapping[str, Any], out: Console) -> None:

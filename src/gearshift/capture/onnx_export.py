@@ -103,9 +103,11 @@ class OnnxExport:
     def _nodes_by_op(
         self, captured: "Captured"
     ) -> tuple[dict[str, tuple[Any, ...]], dict[str, np.ndarray]]:
-        """Constants are taken out: the exporter shares them between ops."""
+        """Constants, and what is computed from them alone, are taken out: the exporter shares them
+        between ops. What the graph knows as a value stays."""
         from onnx_ir import serde
 
+        from gearshift.capture.onnx_fold import Folding
         from gearshift.capture.onnx_graph import constant_array
 
         home = {
@@ -114,7 +116,11 @@ class OnnxExport:
             for node in group
         }
         found: dict[str, list[Any]] = {op.name: [] for op in captured.graph.ops}
-        constants: dict[str, np.ndarray] = {}
+        own = {node.name for group in captured.members.values() for node in group}
+        folding = Folding(_opsets(self.model))
+        for name, value in self.model.graph.initializers.items():
+            if name not in captured.weights.values():
+                folding.constants[name] = value.const_value.numpy()
         for node in self.model.graph:
             text = node.metadata_props.get(FX_NODE, "")
             name = captured.prefix + text.removeprefix("%").split(" ")[0]
@@ -122,10 +128,13 @@ class OnnxExport:
             proto.ClearField("metadata_props")
             array = constant_array(proto)
             if array is not None:
-                constants[proto.output[0]] = array
-            elif name in home:
-                found[home[name]].append(proto)
-        return {op: tuple(group) for op, group in found.items()}, constants
+                folding.constants[proto.output[0]] = array
+                continue
+            is_value = proto.output[0].split("__")[0] in own
+            kept = proto if is_value else folding.fold(node, proto)
+            if kept is not None and name in home:
+                found[home[name]].append(kept)
+        return {op: tuple(group) for op, group in found.items()}, folding.constants
 
     def _names(self, captured: "Captured", known: set[str]) -> dict[str, str]:
         """Names that differ: prefixed ones, weights, and the parts of ops with several outputs."""

@@ -6,15 +6,17 @@ be better than the best known is tried, most hopeful first.
 
 from collections.abc import Callable
 
-from gearshift.decide.policy import CHANGED, How, Options, Outcome, Proposal
+from gearshift.decide.policy import CHANGED, TOO_SLOW, How, Options, Outcome, Proposal
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
-from gearshift.predict.table import Table
+from gearshift.predict.cost_model import CostModel
 
 CLEARLY, SURELY = 0.97, 0.87
 """Only what takes less than this share of the other's time is better; only what takes less than
 that share surely is: machines have better and worse minutes."""
-REST_S, MAX_RESTS = 30.0, 5
+REST_S, SHORT_REST_S, MAX_RESTS = 30.0, 5.0, 5
+"""How long a loser rests the first time; twice that the next. What ran out of credit before there
+was a verdict gets another chance sooner."""
 MAX_STANDING = 2
 """So many plans are kept ready for other situations."""
 Score = Callable[[Plan, float], float]
@@ -23,10 +25,10 @@ Score = Callable[[Plan, float], float]
 class Bandit:
     name = "bandit"
 
-    def __init__(self, table: Table, score: Score) -> None:
-        """The table is kept by others; `score` weighs a plan's time with whatever else the
+    def __init__(self, model: CostModel, score: Score) -> None:
+        """The model is taught by others; `score` weighs a plan's time with whatever else the
         objective asks for."""
-        self.table, self.score = table, score
+        self.model, self.score = model, score
         self.now_s = 0.0
         self.visited: list[Situation] = []
         """The last one last."""
@@ -54,13 +56,14 @@ class Bandit:
         if outcome.why != CHANGED:
             key = outcome.situation, outcome.plan
             times = self.lost.get(key, (0.0, 0))[1]
-            self.lost[key] = (self.now_s + REST_S * 2**times, min(times + 1, MAX_RESTS))
+            rest_s = SHORT_REST_S if outcome.why == TOO_SLOW else REST_S
+            self.lost[key] = (self.now_s + rest_s * 2**times, min(times + 1, MAX_RESTS))
 
     def _rests(self, situation: Situation, plan: str) -> bool:
         return self.now_s < self.lost.get((situation, plan), (0.0, 0))[0]
 
     def _costs(self, situation: Situation, plans: dict[str, Plan]) -> dict[str, float]:
-        found = {f: self.table.measured(situation, f) for f in plans}
+        found = {f: self.model.measured(situation, f) for f in plans}
         return {f: self.score(plans[f], e.mean_s) for f, e in found.items() if e is not None}
 
     def _best_known(
@@ -77,8 +80,8 @@ class Bandit:
         surely = current is None or costs[best] < SURELY * current
         if not surely and self._rests(situation, best):
             return None
-        best_s = self.table.measured(situation, best)
-        current_s = self.table.measured(situation, snapshot.plan)
+        best_s = self.model.measured(situation, best)
+        current_s = self.model.measured(situation, snapshot.plan)
         assert best_s is not None
         known = "known" if surely else "seems"
         return Proposal(
@@ -92,7 +95,7 @@ class Bandit:
     def _most_hopeful(
         self, snapshot: Snapshot, situation: Situation, plans: dict[str, Plan]
     ) -> Proposal | None:
-        current = self.table.measured(situation, snapshot.plan)
+        current = self.model.measured(situation, snapshot.plan)
         if current is None:
             return None
         costs = self._costs(situation, plans)
@@ -101,7 +104,7 @@ class Bandit:
         for fingerprint, plan in plans.items():
             if fingerprint in costs or self._rests(situation, fingerprint):
                 continue
-            estimate = self.table.estimate(plan, situation, plans)
+            estimate = self.model.estimate(plan, situation, plans)
             if estimate is not None:
                 hopes[fingerprint] = (self.score(plan, estimate.hopeful_s), estimate)
         if not hopes:
@@ -122,8 +125,8 @@ class Bandit:
         self, snapshot: Snapshot, situation: Situation | None, plans: dict[str, Plan]
     ) -> Proposal | None:
         """The best plans of the situations that were here last, or that the store tells of."""
-        others = [*reversed(self.visited), *(s for s in self.table.rows if s not in self.visited)]
-        others = [s for s in others if s != situation]
+        told = [s for s in self.model.situations() if s not in self.visited]
+        others = [s for s in (*reversed(self.visited), *told) if s != situation]
         if situation is not None:
             others = [s for s in others if s.signature == situation.signature]
         for other in others[:MAX_STANDING]:

@@ -13,7 +13,7 @@ from gearshift.decide.reward import Costs
 from gearshift.ir.measurement import Source
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.plan import Plan
-from gearshift.predict.table import Table
+from gearshift.predict.cost_model import CostModel
 
 MIN_CREDIT_S, MIN_CALLS = 1e-3, 8
 """A trial begins only if it may lose what so many calls are foreseen to lose: a shorter one would
@@ -42,10 +42,18 @@ class Limits:
 
 class Guard:
     def __init__(
-        self, table: Table, plans: Mapping[str, Plan], costs: Costs, limits: Limits
+        self,
+        model: CostModel,
+        plans: Mapping[str, Plan],
+        costs: Costs,
+        limits: Limits,
+        *,
+        capture_s: float = 0.0,
     ) -> None:
-        self.table, self.plans, self.costs, self.limits = table, plans, costs, limits
-        self.served_s = self.spent_s = 0.0
+        """`capture_s` is the time that went by before the first call: it counts as served, so that
+        there is something to try with from the start."""
+        self.model, self.plans, self.costs, self.limits = model, plans, costs, limits
+        self.served_s, self.spent_s = capture_s, 0.0
         self.frozen_until_s = -math.inf
         self._lost: dict[str, int] = {}
         self._freezes = 0
@@ -61,7 +69,7 @@ class Guard:
         if snapshot.plan in self.plans:
             self.costs.note(self.plans[snapshot.plan], snapshot)
         for sample in snapshot.samples:
-            self.table.add(sample)
+            self.model.add(sample)
         self.served_s += snapshot.served_s
 
     def costs_of(self, sample: Sample) -> list[float]:
@@ -95,8 +103,8 @@ class Guard:
         situation, in_force = snapshot.situation, self.plans.get(snapshot.plan)
         if proposal.how is not How.ADOPT or situation is None or in_force is None:
             return False
-        new = self.table.measured(situation, proposal.plan.fingerprint)
-        old = self.table.estimate(in_force, situation, self.plans)
+        new = self.model.measured(situation, proposal.plan.fingerprint)
+        old = self.model.estimate(in_force, situation, self.plans)
         if new is None or old is None:
             return False
         clearly = 1.0 if old.source is Source.MODELLED else 1 / self.limits.slower
@@ -108,8 +116,8 @@ class Guard:
         situation = snapshot.situation
         if situation is None or snapshot.trial is not None or self.too_soon(snapshot):
             return None
-        now = self.table.measured(situation, snapshot.plan)
-        known = [(f, self.table.measured(situation, f)) for f in self.plans]
+        now = self.model.measured(situation, snapshot.plan)
+        known = [(f, self.model.measured(situation, f)) for f in self.plans]
         costs = {f: self.costs.of(self.plans[f], e.mean_s) for f, e in known if e is not None}
         if now is None or snapshot.plan not in costs:
             return None

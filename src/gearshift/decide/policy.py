@@ -11,7 +11,7 @@ from typing import Protocol
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
 
-REFUSED, CHANGED = "refused", "the situation changed"
+REFUSED, CHANGED, TOO_SLOW = "refused", "the situation changed", "too slow"
 MAX_REFUSALS = 2
 
 

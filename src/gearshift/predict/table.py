@@ -20,7 +20,7 @@ MEMORY = 200
 """A running mean over about so many calls: what was long ago counts little."""
 ENOUGH = 5
 GLIMPSE = 2
-UNSURE_GLIMPSED, UNSURE_ELSEWHERE, UNSURE_ANYHOW = 0.15, 0.4, 0.5
+UNSURE_GLIMPSED, UNSURE_ELSEWHERE, UNSURE_ANYHOW = 0.15, 0.3, 0.4
 BACKEND_GUESS = {"eager": 1.0, "inductor": 0.9, "onnxruntime": 0.7, "openvino": 0.65}
 """Time against eager on a quiet machine, before anything is known of the model (geometric means of
 the built-in models on two cores)."""
@@ -82,6 +82,9 @@ class Table:
         stats = self.rows.setdefault(sample.situation, {}).setdefault(sample.plan, Stats())
         for value in sample.seconds:
             stats.add(value)
+
+    def situations(self) -> list[Situation]:
+        return list(self.rows)
 
     def measured(self, situation: Situation, plan: str, least: int = ENOUGH) -> Estimate | None:
         """If it was at least so many calls."""

@@ -54,7 +54,7 @@ class Hal:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sources = (*sources, *slow, threads, memory)
-        self._slow = {id(source): _Kept() for source in slow}
+        self._slow = {id(source): _Kept() for source in (*slow, memory)}
         late = (threads, memory)  # what these can tell comes later
         self._live = tuple(s for s in self._sources if s in late or _live(s))
         absent = (row.name for s in self._sources if s not in self._live for row in s.describe())

@@ -69,28 +69,43 @@ class ProcStat:
         if text is None:
             return None
         self._tree.sample(now_s)
-        own = self._tree.totals.core_run_s.copy() if self._tree.readable else None
-        return _Look(now_s, ticks_by_core(text), own)
+        totals = self._tree.totals if self._tree.readable else None
+        own = None if totals is None else totals.core_run_s.copy()
+        return _Look(now_s, ticks_by_core(text), own, 0.0 if totals is None else totals.run_s)
 
     def _between(self, old: "_Look", new: "_Look") -> Readings:
         readings: Readings = {}
-        sums: list[tuple[float | None, float | None]] = []
+        shares: list[float | None] = []
         for core, (busy_name, others_name) in self._names.items():
             busy, others = new.since(old, core)
             readings[busy_name], readings[others_name] = measured(busy), measured(others)
-            sums.append((busy, others))
-        readings["cpu.busy_share"] = measured(_mean([busy for busy, _ in sums]))
-        readings["cpu.others_share"] = measured(_mean([others for _, others in sums]))
+            shares.append(busy)
+        busy_share = _mean(shares)
+        readings["cpu.busy_share"] = measured(busy_share)
+        readings["cpu.others_share"] = measured(self._others(busy_share, old, new))
         return readings
+
+    def _others(self, busy_share: float | None, old: "_Look", new: "_Look") -> float | None:
+        """Of all cores together: which core a thread ran on is known only for the last moment."""
+        if busy_share is None or new.own is None or old.own is None:
+            return None
+        cores_s = len(self._names) * (new.now_s - old.now_s)
+        return max(0.0, busy_share - (new.own_s - old.own_s) / cores_s)
 
 
 class _Look:
-    __slots__ = ("now_s", "own", "ticks")
+    """`own` is our run time by core, as far as known; `own_s` all of it."""
+
+    __slots__ = ("now_s", "own", "own_s", "ticks")
 
     def __init__(
-        self, now_s: float, ticks: dict[int, tuple[int, int]], own: dict[int, float] | None
+        self,
+        now_s: float,
+        ticks: dict[int, tuple[int, int]],
+        own: dict[int, float] | None,
+        own_s: float,
     ) -> None:
-        self.now_s, self.ticks, self.own = now_s, ticks, own
+        self.now_s, self.ticks, self.own, self.own_s = now_s, ticks, own, own_s
 
     def since(self, old: "_Look", core: int) -> tuple[float | None, float | None]:
         """Busy share of a core, and what of it was not ours."""

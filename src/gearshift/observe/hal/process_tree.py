@@ -4,6 +4,7 @@ Must not know other processes, nor what is made of the times.
 """
 
 import os
+import time
 from pathlib import Path
 
 from gearshift.observe.hal.kernel_file import PROC
@@ -14,8 +15,13 @@ RESCAN_S = 0.25
 
 
 class ProcessTree:
+    """Our own process's clock counts every thread, also those that come and go between two looks;
+    another's is the sum of the threads seen."""
+
     def __init__(self, *, proc: Path = PROC, pid: int | None = None) -> None:
         self._proc = proc
+        self._clock = time.process_time if pid is None and proc == PROC else None
+        self._clock_s = 0.0 if self._clock is None else self._clock()
         self._pid = str(os.getpid() if pid is None else pid)
         self.own = Tasks(proc / self._pid / "task")
         self._others: dict[str, Tasks] = {}
@@ -49,11 +55,11 @@ class ProcessTree:
 
     def _sums(self) -> RunTotals:
         """Of the whole tree, including those that have ended."""
-        if not self._others and not self._gone.run_s:
-            return self.own.totals
         sums = RunTotals()
         for totals in (self._gone, self.own.totals, *(t.totals for t in self._others.values())):
             sums.add(totals)
+        if self._clock is not None:
+            sums.run_s += self._clock() - self._clock_s - self.own.totals.run_s
         return sums
 
     def _rescan(self, now_s: float) -> None:

@@ -1,0 +1,67 @@
+"""Draws the results of `gearshift bench runtime`: `chart.py OUT.svg RESULT.json ...`.
+
+For each trace the speed of everybody relative to eager: geometric means over models and seeds.
+"""
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+BARS = {
+    "torch.compile": "#c9c9c9",
+    "onnxruntime": "#a8b8c8",
+    "openvino": "#88a0b8",
+    "best static": "#587898",
+    "gearshift": "#d05a2a",
+    "oracle": "#202020",
+}
+TRACES = {"quiet": "quiet", "neighbour": "one neighbour", "changing": "neighbours come and go"}
+
+
+def main(out: str, *files: str) -> None:
+    cases = [c for f in files for c in json.loads(Path(f).read_text())["cases"]]
+    warm = [case for case in cases if case["case"]["start"] == "warm"]
+    figure, axes = plt.subplots(figsize=(8, 3.4))
+    width = 0.8 / len(BARS)
+    for place, (name, colour) in enumerate(BARS.items()):
+        heights = [speed(warm, trace, name) for trace in TRACES]
+        where = [index + (place - (len(BARS) - 1) / 2) * width for index in range(len(TRACES))]
+        bars = axes.bar(where, heights, width * 0.92, label=name, color=colour)
+        axes.bar_label(bars, fmt="%.1f", fontsize=7)
+    axes.axhline(1.0, color="black", linewidth=0.8, linestyle=":")
+    axes.set_xticks(range(len(TRACES)), TRACES.values())
+    axes.set_ylabel("speed relative to eager")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(
+        ncols=len(BARS), fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.12)
+    )
+    figure.tight_layout()
+    figure.savefig(out, metadata={"Date": None})
+
+
+def speed(cases: list[dict[str, Any]], trace: str, name: str) -> float:
+    return statistics.geometric_mean(
+        case["peers_s"]["eager"] / seconds(case, name)
+        for case in cases
+        if case["case"]["trace"] == trace
+    )
+
+
+def seconds(case: dict[str, Any], name: str) -> float:
+    known = {
+        "best static": case["best_static_s"],
+        "gearshift": case["gearshift_s"],
+        "oracle": case["oracle_s"],
+    }
+    return float(known.get(name) or case["peers_s"][name])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
