@@ -63,6 +63,23 @@ def test_adapt_adapts_and_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert (tmp_path / "profiles.db").exists()
 
 
+@pytest.mark.capability("core.monitor")
+@pytest.mark.capability("core.hal")
+def test_what_is_seen_and_what_it_costs_is_told() -> None:
+    model, x = many_layers()
+    with gearshift.adapt(model, x, policy="bandit") as runtime:
+        call_for(runtime, x, 3)
+        told = runtime.explain()
+        assert "situation: float32[16, 64]" in told
+        assert "our run delay" in told
+        assert "J a call (" in told
+        (line,) = [line for line in told.splitlines() if line.startswith("cost of monitoring")]
+        shares = [float(word.strip("%")) for word in line.split() if word.endswith("%")]
+        assert len(shares) == 2
+        assert all(0 < share < 100 for share in shares)
+        assert "cost of trials" in told
+
+
 def test_a_plan_asked_for_by_hand_stays_until_released() -> None:
     model, x = many_layers()
     with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():

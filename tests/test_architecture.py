@@ -16,7 +16,7 @@ import gearshift
 ROOT = Path(gearshift.__file__).parent
 FACADE = "gearshift"
 PARTS = {"ir", "plan", "capture", "act", "zoo", "errors", "observe", "predict", "decide"}
-PARTS |= {"settings", "loop"}
+PARTS |= {"settings", "loop", "hands", "changeover"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -29,7 +29,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe": {"ir", "plan", "errors", "settings"},
     "predict": {"ir", "plan"},
     "decide": {"ir", "plan", "errors", "observe", "predict"},
-    "loop": {"ir", "plan", "observe", "predict", "decide"},
+    "hands": {"plan", "observe", "decide"},
+    "changeover": {"ir", "decide", "predict", "hands"},
+    "loop": {"ir", "plan", "observe", "decide", "hands", "changeover"},
     # Recipes wire the parts; nothing above knows of them.
     "adaptive": PARTS,
     "runtime": {*PARTS, "adaptive"},

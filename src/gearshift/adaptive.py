@@ -20,9 +20,10 @@ from gearshift.decide.mind import POLICIES
 from gearshift.decide.policy import Proposal
 from gearshift.decide.reward import Costs
 from gearshift.errors import GearshiftError, UsageError
+from gearshift.hands import Gone
 from gearshift.ir.measurement import Metric
 from gearshift.ir.region import identity
-from gearshift.loop import Gone, Loop
+from gearshift.loop import Loop
 from gearshift.observe.hal import open_hal
 from gearshift.observe.sampler import ENERGY, OTHERS, RUN_DELAY, Sampler
 from gearshift.observe.store import FILE, machine_key, versions_key

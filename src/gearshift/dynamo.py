@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from gearshift.act.engines import discover
 from gearshift.act.pool import EnginePool
 from gearshift.capture.compile_backend import compiled
+from gearshift.decide.keep import Keep
 from gearshift.errors import UsageError
 from gearshift.plan.plan import whole
 from gearshift.plan.text import parse_rewrite
 from gearshift.runtime import Runtime, adapt
 
+MAX_ADAPTING = 4
 runtimes: "WeakSet[Runtime]" = WeakSet()
 """Those made for torch.compile that are still in use: to look into, or to swap by hand."""
 
@@ -28,14 +30,17 @@ def gearshift(
     example_inputs: Sequence[Any],
     options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """`options={"rewrite": "onnxruntime"}` starts on that backend instead of eager."""
+    """`options={"rewrite": "onnxruntime"}` runs on that backend and changes nothing. Without it the
+    first graphs adapt, each with a loop and a control process of its own; later ones stay eager."""
     unknown = set(options or ()) - {"rewrite"}
     if unknown:
         raise UsageError(f"unknown option {min(unknown)!r}; there is 'rewrite'")
     rewrite = (options or {}).get("rewrite")
 
     def replace(module: nn.Module, tensors: tuple[Tensor, ...]) -> Callable[..., Any]:
-        runtime = adapt(module, tensors, engines=shared_engines())
+        adapting = sum(runtime.adapts for runtime in runtimes)
+        policy = Keep.name if rewrite is not None or adapting >= MAX_ADAPTING else None
+        runtime = adapt(module, tensors, engines=shared_engines(), policy=policy)
         runtimes.add(runtime)
         if rewrite is not None:
             runtime.swap(whole(runtime.program.graph, rewrite=parse_rewrite(rewrite)))

@@ -178,6 +178,11 @@ class Runtime:
         return list(self._changes.decisions)
 
     @property
+    def adapts(self) -> bool:
+        """Whether plans change by themselves."""
+        return self._loop is not None and not self._closed
+
+    @property
     def space(self) -> Space:
         """What may be decided for this model on this machine."""
         return space_of(self.program, self._pool)

@@ -38,11 +38,11 @@ def test_what_served_a_situation_serves_it_again_without_being_asked_for() -> No
 def test_a_trial_ends_when_the_situation_changes() -> None:
     world = World()
     running = loop(world)
-    while running.trial is None:
+    while running.changeover.trial is None:
         world.live(running, 0.1)
     world.neighbours = 1
     world.live(running, 0.8)
-    assert running.trial is None or running.trial.situation.neighbours == 1  # type: ignore[union-attr]
+    assert running.changeover.trial is None or running.changeover.trial.situation.neighbours == 1  # type: ignore[union-attr]
 
 
 def test_what_a_change_brought_is_measured() -> None:

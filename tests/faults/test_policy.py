@@ -71,7 +71,9 @@ def test_G3_illegal_plans_are_refused_again() -> None:
     running = loop(world, Asking(Always(Proposal(plan=alien, how=How.ADOPT, reason="?"))))
     world.live(running, 3)
     assert world.plan == EAGER
-    assert any(outcome.why.startswith("refused: not one") for outcome in running.outcomes)
+    assert any(
+        outcome.why.startswith("refused: not one") for outcome in running.changeover.outcomes
+    )
 
 
 def test_G4_oscillating_readings_do_not_make_plans_oscillate() -> None:

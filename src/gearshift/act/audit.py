@@ -37,14 +37,17 @@ class Audit:
     ) -> None:
         self._background, self._tolerance, self._caught = background, tolerance, caught
         self.due_s = float("inf")
+        self._taken_s = float("-inf")
         self.checked = 0
         self.worst_error = 0.0
         self._early = 0
 
     def watch(self, on: bool) -> None:
-        """A plan came into force: look often at first."""
+        """A plan came into force: look often at first, but not more often than that, however often
+        plans change."""
         self._early = EARLY_CHECKS
-        self.due_s = perf_counter() if on else float("inf")
+        soon_s = max(perf_counter(), self._taken_s + EARLY_INTERVAL_S)
+        self.due_s = soon_s if on else float("inf")
 
     def take(
         self,
@@ -55,7 +58,7 @@ class Audit:
         result: Any,
     ) -> None:
         """Keeps copies, since the caller owns inputs and outputs from here on."""
-        self.due_s = float("inf")
+        self.due_s, self._taken_s = float("inf"), perf_counter()
         copies = pytree.tree_map(_copy, (args, kwargs, result))
         self._background.submit(lambda: self._check(plan, fragment, *copies))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import torch
+from torch.utils import _pytree as pytree
 
 from gearshift.act.verify import error_between
 from gearshift.capture.load import load
@@ -64,8 +65,8 @@ def run(
 
 
 def difference(expected: Any, result: Any) -> float:
-    wants, haves = (x if isinstance(x, tuple | list) else [x] for x in (expected, result))
-    return max(error_between(w, torch.as_tensor(h)) for w, h in zip(wants, haves, strict=True))
+    wants, haves = (pytree.tree_leaves(answer) for answer in (expected, result))
+    return max(error_between(want, have) for want, have in zip(wants, haves, strict=True))
 
 
 def cpu_seconds() -> float:

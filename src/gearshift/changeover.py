@@ -1,0 +1,179 @@
+"""Carries proposals out, and finds out what came of each: a plan adopted, tried, made ready.
+
+Sees protocols only. Must not know who proposes.
+"""
+
+from dataclasses import dataclass, field
+from statistics import geometric_mean
+from time import monotonic
+
+from gearshift.decide.guard import Guard
+from gearshift.decide.policy import CHANGED, REFUSED, TOO_SLOW, Outcome, Proposal
+from gearshift.decide.trial import Verdict, verdict
+from gearshift.hands import Hands
+from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.predict.estimate import Estimate
+
+MEASURED_CALLS = 10
+"""So many calls tell what a change brought."""
+IDLE_S = 60.0
+"""A trial that gets no calls for so long is over."""
+
+
+@dataclass(slots=True)
+class Trial:
+    proposal: Proposal
+    credit_s: float
+    began_s: float
+    situation: Situation | None = None
+    old: list[float] = field(default_factory=list)
+    new: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Adopted:
+    """A plan taken over as known, and what the one before it took in the same situation."""
+
+    proposal: Proposal
+    situation: Situation
+    old: Estimate | None
+    new: list[float] = field(default_factory=list)
+
+
+class Changeover:
+    """One trial and one build at a time. `outcomes` are for the policy to learn from."""
+
+    def __init__(self, guard: Guard, hands: Hands) -> None:
+        self.guard, self.hands = guard, hands
+        self.outcomes: list[Outcome] = []
+        self.trial: Trial | None = None
+        self.adopted: Adopted | None = None
+        self.building = False
+        self._began_s = monotonic()
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self.building or self.trial or self.adopted or self.outcomes)
+
+    def adopt(self, proposal: Proposal, snapshot: Snapshot) -> None:
+        building = proposal.plan.fingerprint not in snapshot.ready
+        self.building = self.building or building
+        self.guard.switched(snapshot)
+        situation = snapshot.situation
+
+        def done(error: str | None) -> None:
+            if building:
+                self.building = False
+            if error is None and situation is not None:
+                old = self.guard.model.measured(situation, snapshot.plan, least=1)
+                self.adopted = Adopted(proposal=proposal, situation=situation, old=old)
+            else:
+                self.refuse(proposal, snapshot, f"{REFUSED}: {error}")
+
+        self.hands.adopt(proposal, done)
+
+    def stand_by(self, proposal: Proposal, snapshot: Snapshot) -> None:
+        self.building = True
+
+        def done(error: str | None) -> None:
+            self.building = False
+            if error is not None:
+                self.refuse(proposal, snapshot, f"{REFUSED}: {error}")
+
+        self.hands.stand_by(proposal.plan, done)
+
+    def begin_trial(self, proposal: Proposal, snapshot: Snapshot) -> None:
+        self.building = True
+        credit_s = self.guard.credit_s
+
+        def done(error: str | None) -> None:
+            if error is None:
+                self.trial = Trial(proposal=proposal, credit_s=credit_s, began_s=monotonic())
+            else:
+                self.refuse(proposal, snapshot, f"{REFUSED}: {error}")
+            self.building = False
+
+        self.hands.begin_trial(proposal, credit_s, done)
+
+    def refuse(self, proposal: Proposal, snapshot: Snapshot, why: str) -> None:
+        self._tell(proposal, snapshot, kept=False, why=why)
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """What the last calls tell about whatever is under way."""
+        if self.trial is not None:
+            self._follow(self.trial, snapshot)
+        if self.adopted is not None:
+            self._measure_gain(self.adopted, snapshot)
+
+    def _follow(self, trial: Trial, snapshot: Snapshot) -> None:
+        """Until the difference is clear, the credit is used up, or the situation is another."""
+        newcomer = trial.proposal.plan.fingerprint
+        trial.situation = trial.situation or snapshot.situation
+        for sample in snapshot.samples:
+            if sample.situation == trial.situation:
+                mine = sample.plan == newcomer
+                (trial.new if mine else trial.old).extend(self.guard.costs_of(sample))
+        found = verdict(trial.old, trial.new)
+        used_up = self.hands.spent_s >= trial.credit_s
+        over = None
+        if used_up:
+            over = TOO_SLOW
+        elif trial.situation != snapshot.situation:
+            over = CHANGED
+        elif snapshot.trial != newcomer:
+            over = "another plan was put in force meanwhile"
+        elif snapshot.at_s - trial.began_s > IDLE_S:
+            over = "no calls came"
+        if found is not None or over is not None:
+            self._end(trial, snapshot, found, over or "")
+
+    def _end(self, trial: Trial, snapshot: Snapshot, found: Verdict | None, over: str) -> None:
+        """`over` says why a trial ends that came to no verdict."""
+        wins = found is not None and found.new_wins
+        why = over if found is None else found.why
+        gain = None if found is None else found.gain
+        cost_s = self.hands.end_trial(keep_new=wins, why=why, gain=gain)
+        plan, too_slow = trial.proposal.plan.fingerprint, over == TOO_SLOW and not wins
+        self.guard.tried(plan, cost_s=cost_s, too_slow=too_slow, at_s=snapshot.at_s)
+        if wins:
+            self.guard.switched(snapshot)
+        self.trial = None
+        self._tell(trial.proposal, snapshot, kept=wins, why=why, gain=gain)
+
+    def _measure_gain(self, adopted: Adopted, snapshot: Snapshot) -> None:
+        """What a change brought, from the first calls in the situation it was made for."""
+        plan = adopted.proposal.plan.fingerprint
+        for sample in snapshot.samples:
+            if sample.plan == plan and sample.situation == adopted.situation:
+                adopted.new.extend(sample.seconds)
+        over = snapshot.situation != adopted.situation or snapshot.plan != plan
+        if len(adopted.new) < MEASURED_CALLS and not over:
+            return
+        self.adopted = None
+        gain = None
+        if adopted.old is not None and len(adopted.new) >= MEASURED_CALLS:
+            gain = adopted.old.mean_s / geometric_mean(adopted.new)
+            self.hands.amend(plan, gain)
+        self._tell(adopted.proposal, snapshot, kept=True, why="serves", gain=gain)
+
+    def _tell(
+        self,
+        proposal: Proposal,
+        snapshot: Snapshot,
+        *,
+        kept: bool,
+        why: str,
+        gain: float | None = None,
+    ) -> None:
+        outcome = Outcome(
+            plan=proposal.plan.fingerprint,
+            how=proposal.how,
+            kept=kept,
+            why=why,
+            situation=snapshot.situation,
+            at_s=max(0.0, snapshot.at_s - self._began_s),
+            reason=proposal.reason,
+            predicted_gain=proposal.gain,
+            measured_gain=gain,
+        )
+        self.outcomes.append(outcome)

@@ -1,0 +1,63 @@
+"""The data plane as the loop sees it: what it may look at, and how far it may move it.
+
+Must not know who moves it, or why.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from gearshift.decide.policy import Proposal
+from gearshift.observe.sampler import Timed
+from gearshift.plan.plan import Plan
+
+
+class Gone(Exception):
+    """There is nothing left to adapt."""
+
+
+class Hands(Protocol):
+    """The data plane, as far as the loop may move it. Nothing here takes long: what does is done
+    elsewhere, and `done` hears when, and what went wrong."""
+
+    @property
+    def in_force(self) -> str: ...
+
+    @property
+    def trial(self) -> str | None: ...
+
+    @property
+    def spent_s(self) -> float:
+        """What the trial under way has cost beyond the usual."""
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the plan in force was asked for by the user: then it stays."""
+
+    @property
+    def held_bytes(self) -> int: ...
+
+    @property
+    def ready(self) -> Sequence[str]:
+        """Plans that could serve at once, by fingerprint."""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other work of ours ran beside the calls since this was last asked."""
+
+    def timings(self) -> Iterable[tuple[str, Timed]]: ...
+
+    def why_illegal(self, plan: Plan) -> str | None: ...
+
+    def adopt(self, proposal: Proposal, done: Callable[[str | None], None]) -> None: ...
+
+    def begin_trial(
+        self, proposal: Proposal, credit_s: float, done: Callable[[str | None], None]
+    ) -> None: ...
+
+    def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
+        """Seconds it cost beyond the usual."""
+
+    def stand_by(self, plan: Plan, done: Callable[[str | None], None]) -> None: ...
+
+    def amend(self, plan: str, measured_gain: float) -> None:
+        """What the last change to this plan brought, once it is known."""
