@@ -3,6 +3,7 @@
 A recipe: the loop decides what, the runtime knows how.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 from weakref import ref
@@ -19,8 +20,8 @@ from gearshift.decide.messages import Hello
 from gearshift.decide.mind import POLICIES
 from gearshift.decide.policy import Proposal
 from gearshift.decide.reward import Costs
-from gearshift.errors import GearshiftError, UsageError
-from gearshift.hands import Gone
+from gearshift.errors import CompileError, GearshiftError, UsageError, VerifyError
+from gearshift.hands import Done, Gone, Refusal
 from gearshift.ir.measurement import Metric
 from gearshift.ir.region import identity
 from gearshift.loop import Loop
@@ -34,6 +35,8 @@ from gearshift.predict.table import Table
 if TYPE_CHECKING:
     from gearshift.runtime import Runtime
 
+log = logging.getLogger("gearshift")
+
 NAMES = {
     OTHERS: "others' share of the cores",
     RUN_DELAY: "our run delay",
@@ -42,7 +45,6 @@ NAMES = {
     "cache.l2_hit_share": "L2 hits",
     "cache.l3_hit_share": "L3 hits",
 }
-Done = Callable[[str | None], None]
 
 
 def open_control(policy: str) -> ChildProcess | None:
@@ -112,7 +114,7 @@ def explain(loop: Loop) -> list[str]:
     lines = [f"situation: {seen.situation}"]
     told = [f"{NAMES[name]} {_text(name, m)}" for name, m in seen.readings.items() if name in NAMES]
     lines.append(f"machine: {'; '.join(told)}")
-    energy_j = guard.costs.energy_j(seen.plan)
+    energy_j = guard.costs.energy_j(seen.situation, seen.plan)
     if energy_j is not None:
         lines.append(f"energy: {energy_j:.3g} J a call ({seen.readings[ENERGY].source})")
     lived_s = seen.at_s - loop.began_s
@@ -197,16 +199,15 @@ class RuntimeHands:
                 yield fingerprint, timing
 
     def why_illegal(self, plan: Plan) -> str | None:
-        return why_illegal(plan, self._space)
+        return self._changes.banned.get(plan.fingerprint) or why_illegal(plan, self._space)
 
     def adopt(self, proposal: Proposal, done: Done) -> None:
         plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
         how = _attempt if self._changes.is_ready(plan) else self._soon
         how(lambda: self._changes.adopt(plan, reason, gain), done)
 
-    def begin_trial(self, proposal: Proposal, credit_s: float, done: Done) -> None:
+    def begin_trial(self, proposal: Proposal, usual_s: float, credit_s: float, done: Done) -> None:
         plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
-        usual_s = proposal.current_s or 0.0
         self._soon(
             lambda: self._changes.begin_trial(
                 plan, reason, gain, usual_s=usual_s, credit_s=credit_s
@@ -228,10 +229,15 @@ class RuntimeHands:
 
 
 def _attempt(work: Callable[[], None], done: Done) -> None:
-    """`done` hears what went wrong."""
+    """`done` hears what went wrong, and whether it would again."""
     try:
         work()
+    except (CompileError, VerifyError) as error:
+        done(Refusal(str(error), lasting=True))
     except GearshiftError as error:
-        done(str(error))
+        done(Refusal(str(error), lasting=False))
+    except Exception as error:  # a bug is shown, and must not keep the loop waiting
+        log.exception("a plan could not be made ready")
+        done(Refusal(f"{type(error).__name__}: {error}", lasting=True))
     else:
         done(None)

@@ -3,19 +3,20 @@
 Sees protocols only. Must not know who proposes.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import geometric_mean
 from time import monotonic
 
 from gearshift.decide.guard import Guard
 from gearshift.decide.policy import CHANGED, REFUSED, TOO_SLOW, Outcome, Proposal
 from gearshift.decide.trial import Verdict, verdict
-from gearshift.hands import Hands
+from gearshift.hands import Hands, Refusal
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.predict.estimate import Estimate
 
 MEASURED_CALLS = 10
 """So many calls tell what a change brought."""
+OVERTAKEN = "another plan was put in force meanwhile"
 IDLE_S = 60.0
 """A trial that gets no calls for so long is over."""
 
@@ -24,7 +25,8 @@ IDLE_S = 60.0
 class Trial:
     proposal: Proposal
     credit_s: float
-    began_s: float
+    last_s: float | None = None
+    """When a call was seen last."""
     situation: Situation | None = None
     old: list[float] = field(default_factory=list)
     new: list[float] = field(default_factory=list)
@@ -58,45 +60,55 @@ class Changeover:
     def adopt(self, proposal: Proposal, snapshot: Snapshot) -> None:
         building = proposal.plan.fingerprint not in snapshot.ready
         self.building = self.building or building
-        self.guard.switched(snapshot)
         situation = snapshot.situation
+        start_s = monotonic()
 
-        def done(error: str | None) -> None:
+        def done(refusal: Refusal | None) -> None:
             if building:
-                self.building = False
-            if error is None and situation is not None:
+                self._built(start_s)
+            if refusal is not None:
+                self.refuse(proposal, snapshot, refusal)
+                return
+            self.guard.switched(replace(snapshot, at_s=snapshot.at_s + monotonic() - start_s))
+            if situation is not None:
                 old = self.guard.model.measured(situation, snapshot.plan, least=1)
                 self.adopted = Adopted(proposal=proposal, situation=situation, old=old)
-            else:
-                self.refuse(proposal, snapshot, f"{REFUSED}: {error}")
 
         self.hands.adopt(proposal, done)
 
     def stand_by(self, proposal: Proposal, snapshot: Snapshot) -> None:
         self.building = True
+        start_s = monotonic()
 
-        def done(error: str | None) -> None:
-            self.building = False
-            if error is not None:
-                self.refuse(proposal, snapshot, f"{REFUSED}: {error}")
+        def done(refusal: Refusal | None) -> None:
+            self._built(start_s)
+            if refusal is not None:
+                self.refuse(proposal, snapshot, refusal)
 
         self.hands.stand_by(proposal.plan, done)
 
     def begin_trial(self, proposal: Proposal, snapshot: Snapshot) -> None:
         self.building = True
-        credit_s = self.guard.credit_s
+        credit_s, usual_s = self.guard.credit_s, self.guard.usual_s(snapshot)
+        assert usual_s is not None, "the guard lets nothing be tried before it knows"
+        start_s = monotonic()
 
-        def done(error: str | None) -> None:
-            if error is None:
-                self.trial = Trial(proposal=proposal, credit_s=credit_s, began_s=monotonic())
+        def done(refusal: Refusal | None) -> None:
+            if refusal is None:
+                self.trial = Trial(proposal=proposal, credit_s=credit_s)
             else:
-                self.refuse(proposal, snapshot, f"{REFUSED}: {error}")
-            self.building = False
+                self.refuse(proposal, snapshot, refusal)
+            self._built(start_s)
 
-        self.hands.begin_trial(proposal, credit_s, done)
+        self.hands.begin_trial(proposal, usual_s, credit_s, done)
 
-    def refuse(self, proposal: Proposal, snapshot: Snapshot, why: str) -> None:
-        self._tell(proposal, snapshot, kept=False, why=why)
+    def refuse(self, proposal: Proposal, snapshot: Snapshot, refusal: Refusal) -> None:
+        why = f"{REFUSED if refusal.lasting else 'not now'}: {refusal.why}"
+        self._tell(proposal, snapshot.situation, snapshot, kept=False, why=why)
+
+    def _built(self, start_s: float) -> None:
+        self.building = False
+        self.guard.built(monotonic() - start_s)
 
     def follow(self, snapshot: Snapshot) -> None:
         """What the last calls tell about whatever is under way."""
@@ -109,23 +121,28 @@ class Changeover:
         """Until the difference is clear, the credit is used up, or the situation is another."""
         newcomer = trial.proposal.plan.fingerprint
         trial.situation = trial.situation or snapshot.situation
+        if snapshot.served_s > 0 or trial.last_s is None:
+            trial.last_s = snapshot.at_s
         for sample in snapshot.samples:
             if sample.situation == trial.situation:
                 mine = sample.plan == newcomer
                 (trial.new if mine else trial.old).extend(self.guard.costs_of(sample))
-        found = verdict(trial.old, trial.new)
-        used_up = self.hands.spent_s >= trial.credit_s
-        over = None
-        if used_up:
-            over = TOO_SLOW
-        elif trial.situation != snapshot.situation:
-            over = CHANGED
-        elif snapshot.trial != newcomer:
-            over = "another plan was put in force meanwhile"
-        elif snapshot.at_s - trial.began_s > IDLE_S:
-            over = "no calls came"
-        if found is not None or over is not None:
+        over = self._why_over(trial, snapshot)
+        found = None if over == OVERTAKEN else verdict(trial.old, trial.new)
+        early = found is not None and found.new_wins and self.guard.too_soon(snapshot) is not None
+        if over is not None or (found is not None and not early):
             self._end(trial, snapshot, found, over or "")
+
+    def _why_over(self, trial: Trial, snapshot: Snapshot) -> str | None:
+        """Whether or not there is a verdict."""
+        if snapshot.trial != trial.proposal.plan.fingerprint:
+            return OVERTAKEN
+        if self.hands.spent_s >= trial.credit_s:
+            return TOO_SLOW
+        if trial.situation != snapshot.situation:
+            return CHANGED
+        idle_s = snapshot.at_s - (trial.last_s or snapshot.at_s)
+        return "no calls came" if idle_s > IDLE_S else None
 
     def _end(self, trial: Trial, snapshot: Snapshot, found: Verdict | None, over: str) -> None:
         """`over` says why a trial ends that came to no verdict."""
@@ -138,7 +155,7 @@ class Changeover:
         if wins:
             self.guard.switched(snapshot)
         self.trial = None
-        self._tell(trial.proposal, snapshot, kept=wins, why=why, gain=gain)
+        self._tell(trial.proposal, trial.situation, snapshot, kept=wins, why=why, gain=gain)
 
     def _measure_gain(self, adopted: Adopted, snapshot: Snapshot) -> None:
         """What a change brought, from the first calls in the situation it was made for."""
@@ -154,11 +171,13 @@ class Changeover:
         if adopted.old is not None and len(adopted.new) >= MEASURED_CALLS:
             gain = adopted.old.mean_s / geometric_mean(adopted.new)
             self.hands.amend(plan, gain)
-        self._tell(adopted.proposal, snapshot, kept=True, why="serves", gain=gain)
+        situation = adopted.situation
+        self._tell(adopted.proposal, situation, snapshot, kept=True, why="serves", gain=gain)
 
     def _tell(
         self,
         proposal: Proposal,
+        situation: Situation | None,
         snapshot: Snapshot,
         *,
         kept: bool,
@@ -170,7 +189,7 @@ class Changeover:
             how=proposal.how,
             kept=kept,
             why=why,
-            situation=snapshot.situation,
+            situation=situation,
             at_s=max(0.0, snapshot.at_s - self._began_s),
             reason=proposal.reason,
             predicted_gain=proposal.gain,

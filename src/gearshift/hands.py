@@ -4,11 +4,23 @@ Must not know who moves it, or why.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from gearshift.decide.policy import Proposal
 from gearshift.observe.sampler import Timed
 from gearshift.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something asked for was not done; `lasting` if asking again would not help."""
+
+    why: str
+    lasting: bool
+
+
+Done = Callable[[Refusal | None], None]
 
 
 class Gone(Exception):
@@ -48,16 +60,15 @@ class Hands(Protocol):
 
     def why_illegal(self, plan: Plan) -> str | None: ...
 
-    def adopt(self, proposal: Proposal, done: Callable[[str | None], None]) -> None: ...
+    def adopt(self, proposal: Proposal, done: Done) -> None: ...
 
-    def begin_trial(
-        self, proposal: Proposal, credit_s: float, done: Callable[[str | None], None]
-    ) -> None: ...
+    def begin_trial(self, proposal: Proposal, usual_s: float, credit_s: float, done: Done) -> None:
+        """`usual_s` is what a call takes on the plan in force."""
 
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
         """Seconds it cost beyond the usual."""
 
-    def stand_by(self, plan: Plan, done: Callable[[str | None], None]) -> None: ...
+    def stand_by(self, plan: Plan, done: Done) -> None: ...
 
     def amend(self, plan: str, measured_gain: float) -> None:
         """What the last change to this plan brought, once it is known."""

@@ -13,13 +13,15 @@ from gearshift.decide.control import Control
 from gearshift.decide.guard import Guard
 from gearshift.decide.messages import Answer
 from gearshift.decide.policy import REFUSED, How, Proposal
-from gearshift.hands import Gone, Hands
+from gearshift.hands import Gone, Hands, Refusal
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.observe.sampler import Sampler
 
 log = logging.getLogger("gearshift")
 TICK_S, STEP_EVERY = 0.1, 4
 """Who else is there is looked at each tick; if nothing is under way, the rest every few ticks."""
+MAX_SERVED = 64
+"""Situations of which it is remembered what served them."""
 RECALL_S, RECALL_TICK_S = 5.0, 0.02
 """What is known from earlier starts is waited for no longer than this."""
 
@@ -60,10 +62,8 @@ class Loop:
             self.go_back(before, snapshot)
         elif self.changeover.building and not self._at_once(proposal, snapshot):
             return
-        elif proposal is not None:
+        elif not self.roll_back(snapshot) and proposal is not None:
             self.consider(proposal, snapshot)
-        else:
-            self.roll_back(snapshot)
 
     def observe(self) -> Snapshot:
         hands = self.hands
@@ -83,7 +83,7 @@ class Loop:
             return None
         if answer.roofline is not None and self.answer.roofline is None:
             self.sampler.use(answer.roofline)
-        for sample in answer.recalled:
+        for sample in answer.recalled if self.answers == 0 else ():
             self.guard.model.add(sample)
         self.answer = answer
         self.answers += 1
@@ -93,7 +93,8 @@ class Loop:
         reason = self.guard.review(proposal, snapshot, self.hands.why_illegal)
         if reason is not None:
             if reason.startswith(REFUSED):
-                self.changeover.refuse(proposal, snapshot, reason)
+                why = reason.removeprefix(f"{REFUSED}: ")
+                self.changeover.refuse(proposal, snapshot, Refusal(why, lasting=True))
         elif self.guard.is_known(proposal, snapshot):
             self.changeover.adopt(proposal, snapshot)
         elif proposal.how is How.STAND_BY:
@@ -105,22 +106,24 @@ class Loop:
         """What served a situation when it was left serves it again at once, if it still can."""
         if before.situation is not None:
             self.served_in[before.situation] = before.plan
+            self.served_in = dict(list(self.served_in.items())[-MAX_SERVED:])
         known = snapshot.situation and self.served_in.get(snapshot.situation)
-        if known is None or known == snapshot.plan or known not in snapshot.ready:
+        plan = self.guard.plans.get(known or "")
+        if plan is None or known == snapshot.plan or known not in snapshot.ready:
             return
-        reason = f"served before in {snapshot.situation}"
-        proposal = Proposal(plan=self.guard.plans[known], how=How.ADOPT, reason=reason)
-        if self.guard.too_soon(snapshot) is None:
-            self.changeover.adopt(proposal, snapshot)
+        if self.guard.too_soon(snapshot) is None and not self.guard.is_slower(plan, snapshot):
+            reason = f"served before in {snapshot.situation}"
+            self.changeover.adopt(Proposal(plan=plan, how=How.ADOPT, reason=reason), snapshot)
 
-    def roll_back(self, snapshot: Snapshot) -> None:
+    def roll_back(self, snapshot: Snapshot) -> bool:
         """What is known to be slower than another does not stay, whatever the policy thinks."""
         found = self.guard.better_known(snapshot)
-        if found is not None:
-            plan, ratio = found
-            reason = f"rolled back: the plan in force takes {ratio:.2f} times as long here"
-            proposal = Proposal(plan=plan, how=How.ADOPT, reason=reason)
-            self.changeover.adopt(proposal, snapshot)
+        if found is None or self.hands.why_illegal(found[0]) is not None:
+            return False
+        plan, ratio = found
+        reason = f"rolled back: the plan in force takes {ratio:.2f} times as long here"
+        self.changeover.adopt(Proposal(plan=plan, how=How.ADOPT, reason=reason), snapshot)
+        return True
 
     def _at_once(self, proposal: Proposal | None, snapshot: Snapshot) -> bool:
         """Whether it needs no build, so that it need not wait for one under way."""
@@ -165,3 +168,4 @@ class Loop:
             except Exception:  # calls go on without it; a bug is shown, not swallowed
                 log.exception("the loop stumbled")
         self.control.close()
+        self.sampler.close()

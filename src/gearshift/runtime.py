@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -126,7 +126,9 @@ class Runtime:
             background=self._background,
             tolerance=tolerance,
             tallies=self._tallies,
-            room=lambda fragment, regions: self._room.take(lambda: self._need(fragment, regions)),
+            room=lambda fragment, regions, ready: self._room.take(
+                lambda: self._need(fragment, regions, ready)
+            ),
             count=self._room.count,
             weights_changed=self._weights_changed,
             failed=self._failed,
@@ -297,11 +299,13 @@ class Runtime:
 
     def _make_room(self) -> None:
         """What stands by goes, and what is on its way out is waited for."""
-        self._serving.shelf.clear()
+        with self._changes.lock:
+            self._serving.shelf.free()
         self._background.settle(SETTLE_S)
 
-    def _need(self, fragment: Fragment, regions: Sequence[Region]) -> int:
-        ready = {r for v in self._serving.variants for built in v.built for r in built.regions}
+    def _need(
+        self, fragment: Fragment, regions: Sequence[Region], ready: Collection[Region]
+    ) -> int:
         orders = [
             order_for(fragment, region, self._pool.get(region.engine))
             for region in regions
@@ -318,13 +322,15 @@ class Runtime:
             return
         fragments = tuple(fragment.rebound() for fragment in self.program.fragments)
         self.program = replace(self.program, fragments=fragments)
-        self._serving.shelf.clear()
+        with self._changes.lock:
+            self._serving.shelf.clear()
 
     def _weights_changed(self) -> None:
         """Calls run eagerly, on the new weights, until the plan is built anew from them."""
         plan, count = self.plan, self._changes.count
         if plan != self._serving.eager.executor.plan and self._serving.to_eager(instead_of=plan):
-            self._serving.shelf.clear()
+            with self._changes.lock:
+                self._serving.shelf.clear()
             self._renewal.begin(
                 lambda: self._changes.swap_unless_overtaken(plan, "weights changed", count),
                 lambda: self._changes.count != count or self._closed,
@@ -334,14 +340,13 @@ class Runtime:
         """A step raised; the call is being run again eagerly. Later calls avoid the culprit."""
         with self._counting:
             self.faults[region.engine] = self.faults.get(region.engine, 0) + 1
-        plan = self.plan
-        if variants not in self._serving.variants:
-            return
-        if not self._serving.to_eager(instead_of=plan):
+        plan = self._serving.plan_of(variants)
+        if plan is None or not self._serving.drop(plan):
             return
         text = f"{type(error).__name__}: {str(error)[:200]}"
         self._changes.record(plan, f"region {region.name} failed on {region.engine}", text)
         if region.engine == CALLER:
+            self._changes.ban(plan, f"it failed: {text}")
             return
         self._pool.quarantine(region.engine, text)
         moved = tuple(
@@ -357,14 +362,16 @@ class Runtime:
         """The model's own code failed around captured parts. If it does not by itself, the plan is
         at fault."""
         result = self._serving.eager.executor(args, kwargs)
-        self._serving.to_eager(instead_of=plan)
+        self._serving.drop(plan)
         text = f"{type(error).__name__}: {str(error)[:200]}"
+        self._changes.ban(plan, f"it failed: {text}")
         self._changes.record(plan, "the model's own code failed around captured parts", text)
         return result
 
     def _caught(self, plan: Plan, difference: VerifyError) -> None:
         """A live call's result differed: the plan that gave it must not serve."""
-        self._serving.to_eager(instead_of=plan)
+        self._serving.drop(plan)
+        self._changes.ban(plan, f"it was wrong: {difference}")
         self._changes.record(plan, "a live call was checked", f"rolled back: {difference}")
 
 

@@ -1,20 +1,27 @@
 """The loop in a world of numbers: trials, returns, what it tells and what it keeps."""
 
+import pytest
 from decide.world import EAGER, KEY, ONE, PLANS, TWO, Asking, World, loop, mind
 
 from gearshift.decide.control import InProcess
+from gearshift.decide.guard import Limits
 from gearshift.decide.policy import MAX_REFUSALS, How, Options, Outcome, Proposal
+from gearshift.errors import UsageError
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.observe.store import memory_store
+from gearshift.plan import Plan, Region, Rewrite
 
 
-class Silent:
-    """Proposes nothing."""
+class Always:
+    """Proposes the same all the time."""
 
-    name = "silent"
+    name = "always"
+
+    def __init__(self, proposal: Proposal | None) -> None:
+        self.proposal = proposal
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
-        return None
+        return self.proposal
 
     def learn(self, outcome: Outcome) -> None:
         return None
@@ -26,7 +33,7 @@ def test_what_served_a_situation_serves_it_again_without_being_asked_for() -> No
     for neighbours in (0, 1):
         world.neighbours = neighbours
         world.live(running, 60)
-    running.control = Asking(Silent())
+    running.control = Asking(Always(None))
     for neighbours, best in ((0, TWO), (1, ONE)):
         world.neighbours = neighbours
         start_s = world.now_s
@@ -123,10 +130,70 @@ def test_other_sizes_are_another_situation() -> None:
     running = loop(world)
     world.live(running, 20)
     assert world.plan == TWO
-    world.signature = "y"
+    world.signatures = ["y"]
     world.live(running, 3)
     assert running.seen is not None
     assert running.seen.situation == Situation(signature="y", neighbours=0)
     quiet = Situation(signature="x", neighbours=0)
     assert running.guard.model.rows[quiet] is not running.guard.model.rows[running.seen.situation]
     assert world.plan == TWO
+
+
+def test_sizes_that_mix_are_one_situation() -> None:
+    """Two batch sizes in turns: the loop finds its plan all the same."""
+    world = World()
+    world.signatures = ["x", "y"]
+    world.live(loop(world), 30)
+    assert world.plan == TWO
+
+
+def test_a_user_s_own_plan_can_be_in_force() -> None:
+    mine = Plan(regions=(Region(ops=("a",), rewrite=Rewrite(backend="eager", threads=1)),))
+    world = World({**World().times, (mine, 0): 0.05})
+    world.plan = mine
+    running = loop(world)
+    world.live(running, 30)
+    assert world.plan == TWO
+
+
+def test_what_a_trial_costs_is_not_what_the_policy_says() -> None:
+    """However slow the plan in force is said to be, the newcomer is measured against its own."""
+    boast = Proposal(plan=ONE, how=How.TRY, reason="?", predicted_s=0.01, current_s=1e9)
+    world = World({(EAGER, 0): 0.02, (TWO, 0): 0.02, (ONE, 0): 0.2})
+    running = loop(world, Asking(Always(boast)))
+    world.live(running, 60)
+    lost_s = sum(t - 0.02 for _, plan, t in world.served if plan == ONE)
+    assert lost_s <= 0.02 * sum(t for _, _, t in world.served) + 0.25
+
+
+def test_a_slow_plan_is_rolled_back_whatever_is_proposed() -> None:
+    world = World()
+    running = loop(world)
+    world.live(running, 30)
+    assert world.plan == TWO
+    always = Proposal(plan=EAGER, how=How.TRY, reason="?", predicted_s=0.001, current_s=0.04)
+    running.control = Asking(Always(always))
+    world.plan = EAGER
+    world.live(running, 10)
+    assert world.plan == TWO
+
+
+def test_a_plan_known_to_be_slower_does_not_come_back_with_its_situation() -> None:
+    world = World()
+    running = loop(world)
+    for neighbours in (0, 1):
+        world.neighbours = neighbours
+        world.live(running, 60)
+    quiet = Situation(signature="x", neighbours=0)
+    running.served_in[quiet] = EAGER.fingerprint
+    world.plan = TWO
+    running.control = Asking(Always(None))
+    world.neighbours = 0
+    world.live(running, 2)
+    assert world.plan == TWO
+
+
+@pytest.mark.parametrize("wrong", [{"switches_per_minute": 0}, {"explore_share": 2}, {"slower": 1}])
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        Limits(**wrong)  # type: ignore[arg-type]

@@ -8,13 +8,13 @@ from gearshift.decide.keep import Keep
 from gearshift.decide.policy import How, Options, Outcome, Policy, Proposal
 from gearshift.decide.proportional import Proportional
 from gearshift.decide.rules import Rules
-from gearshift.ir.snapshot import Snapshot
+from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan import Plan
 from gearshift.predict.cost_model import CostModel, NullCostModel, check_cost_model
 from gearshift.predict.table import Table
 
 
-def plain(plan: Plan, mean_s: float) -> float:
+def plain(situation: Situation, plan: Plan, mean_s: float) -> float:
     return mean_s
 
 

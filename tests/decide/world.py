@@ -1,8 +1,9 @@
 """A machine and a model made of numbers: plans that take so long beside so many neighbours."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from gearshift.act.turns import BLOCK
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.control import Control, InProcess
 from gearshift.decide.guard import Guard, Limits
@@ -10,6 +11,7 @@ from gearshift.decide.messages import Answer
 from gearshift.decide.mind import Mind
 from gearshift.decide.policy import Options, Outcome, Policy, Proposal
 from gearshift.decide.reward import Costs
+from gearshift.hands import Done
 from gearshift.ir.measurement import Metric, Source
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Snapshot
@@ -65,7 +67,8 @@ class World:
         self.ready = list(PLANS)
         self.disturbed = False
         self.turn = 0
-        self.signature = "x"
+        self.signatures = ["x"]
+        """In turns."""
         self.tried: list[Plan] = []
         self.pending: list[tuple[str, Call]] = []
         self.served: list[tuple[float, Plan, float]] = []
@@ -85,7 +88,8 @@ class World:
 
     def call(self) -> None:
         self.turn += 1
-        trying = self.newcomer is not None and self.turn % 2 and self.spent_s < self.credit_s
+        turn = self.turn // BLOCK % 2
+        trying = self.newcomer is not None and turn and self.spent_s < self.credit_s
         plan = self.newcomer if trying else self.plan
         wobble = 1 + 0.02 * ((self.turn * 7) % 5 - 2)
         call_s = self.times[plan, self.neighbours] * wobble
@@ -93,7 +97,8 @@ class World:
             self.spent_s += max(0.0, call_s - self.times[self.plan, self.neighbours])
         self.now_s += call_s
         self.energy_j += call_s * (plan.regions[0].rewrite.threads or CORES)
-        call = Call(Label(self.signature, WORK), call_s, {plan.regions[0].name: call_s})
+        label = Label(self.signatures[self.turn % len(self.signatures)], WORK)
+        call = Call(label, call_s, {plan.regions[0].name: call_s})
         self.pending.append((plan.fingerprint, call))
         self.served.append((self.now_s, plan, call_s))
 
@@ -129,13 +134,14 @@ class World:
     def why_illegal(self, plan: Plan) -> str | None:
         return None if plan.fingerprint in PLANS else "not one of ours"
 
-    def adopt(self, proposal: Proposal, done: Callable[[str | None], None]) -> None:
+    def close(self) -> None:
+        return None
+
+    def adopt(self, proposal: Proposal, done: Done) -> None:
         self._serve(proposal.plan)
         done(None)
 
-    def begin_trial(
-        self, proposal: Proposal, credit_s: float, done: Callable[[str | None], None]
-    ) -> None:
+    def begin_trial(self, proposal: Proposal, usual_s: float, credit_s: float, done: Done) -> None:
         self.newcomer, self.spent_s, self.credit_s = proposal.plan, 0.0, credit_s
         self.tried.append(proposal.plan)
         done(None)
@@ -147,7 +153,7 @@ class World:
         self.newcomer = None
         return self.spent_s
 
-    def stand_by(self, plan: Plan, done: Callable[[str | None], None]) -> None:
+    def stand_by(self, plan: Plan, done: Done) -> None:
         done(None)
 
     def amend(self, plan: str, measured_gain: float) -> None:

@@ -11,6 +11,7 @@ from time import monotonic
 
 from gearshift.act.prepared import Prepared
 from gearshift.act.serving import Serving
+from gearshift.act.turns import TakingTurns
 from gearshift.errors import EngineError, GearshiftError, PlanError
 from gearshift.plan.decision import Decision
 from gearshift.plan.plan import Plan, why_malformed
@@ -35,10 +36,13 @@ class Changes:
         """Whether the plan in force was asked for by the user: then it stays."""
         self.count = 0
         self.decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
+        self.banned: dict[str, str] = {}
+        """Plans that failed or were wrong while they served, by fingerprint, and why."""
         self._prepare, self._as_captured = prepare, as_captured
         self._ended = False
         self._start_s = monotonic()
         self._trial: tuple[str, float | None] = ("", None)
+        self._turns: TakingTurns | None = None
 
     def swap_by_hand(self, plan: Plan, reason: str) -> None:
         prepared = self._ready(plan, reason, None)
@@ -67,19 +71,21 @@ class Changes:
     def begin_trial(
         self, plan: Plan, reason: str, gain: float | None, *, usual_s: float, credit_s: float
     ) -> None:
-        """From here on every other call goes to this plan."""
+        """From here on half the calls go to this plan, a few in a row."""
         new = self._ready(plan, reason, gain)
         with self.lock:
             self._refuse_by_hand(new)
             self._trial = (reason, gain)
             self.serving.begin_trial(new, usual_s=usual_s, credit_s=credit_s)
+            self._turns = self.serving.trial
 
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
-        """Seconds the newcomer cost beyond the usual; 0 if the trial was overtaken."""
+        """Seconds the newcomer cost beyond the usual, also if the trial was overtaken."""
         with self.lock:
+            begun, self._turns = self._turns, None
             turns = self.serving.end_trial(keep_new=keep_new)
             if turns is None:
-                return 0.0
+                return 0.0 if begun is None else begun.spent_s
             self.count += keep_new
             reason, predicted = self._trial
             outcome = f"{'serves' if keep_new else 'dropped'}: {why}"
@@ -91,7 +97,16 @@ class Changes:
         if not self.is_ready(plan):
             prepared = self._prepare(plan)
             with self.lock:
+                self._refuse_by_hand(prepared)
                 self.serving.shelf.put(prepared)
+
+    def ban(self, plan: Plan, why: str) -> None:
+        """Nobody but the user puts this plan in force again."""
+        self.banned[plan.fingerprint] = why
+        with self.lock:
+            prepared = self.serving.shelf.take(plan)
+            if prepared is not None:
+                self.serving.let_go(prepared)
 
     def is_ready(self, plan: Plan) -> bool:
         """Whether it serves, or could at once."""
@@ -134,6 +149,8 @@ class Changes:
 
     def _ready(self, plan: Plan, reason: str, gain: float | None) -> Prepared:
         """One that stands by, for the weights there are now; else built. A refusal is recorded."""
+        if plan == self.serving.eager.executor.plan:
+            return self.serving.eager
         if why_malformed(plan) is None and self._as_captured():
             with self.lock:
                 prepared = self.serving.shelf.take(plan)

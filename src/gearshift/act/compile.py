@@ -5,6 +5,7 @@ Must not know when or why something is built.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from gearshift.act.backends import BACKENDS, Executable, Order
@@ -123,12 +124,11 @@ def build_variant(
     regions: tuple[Region, ...],
     leaves: Sequence[Any] | None,
     open_engine: OpenEngine,
-    reuse: Sequence[Variant] = (),
+    ready: Mapping[Region, Executable] = MappingProxyType({}),
 ) -> Variant:
     """Built for the shapes of these leaves, or for any shape if there are none."""
     shapes, sizes = (None, None) if leaves is None else concrete(fragment, regions, leaves)
-    signature = None if leaves is None else tuple(tuple(leaves[i].shape) for i in fragment.inputs)
-    ready = _ready(fragment, signature, reuse)
+    signature = None if leaves is None else _signature(fragment, leaves)
     executables, engines = [], []
     for region in regions:
         engine = open_engine(region.engine)
@@ -144,6 +144,10 @@ def build_variant(
         engines=tuple(engines),
         signature=signature,
     )
+
+
+def _signature(fragment: Fragment, leaves: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(leaves[i].shape) for i in fragment.inputs)
 
 
 def concrete(
@@ -164,10 +168,11 @@ def boundary_values(fragment: Fragment, regions: Sequence[Region]) -> list[str]:
     return list(names)
 
 
-def _ready(
-    fragment: Fragment, signature: Any, reuse: Sequence[Variant]
+def reusable(
+    fragment: Fragment, leaves: Sequence[Any], reuse: Sequence[Variant]
 ) -> dict[Region, Executable]:
     """Regions already built alike, for the same weights and shapes."""
+    signature = _signature(fragment, leaves)
     ready: dict[Region, Executable] = {}
     for variant in reuse:
         if variant.fragment is fragment and variant.signature == signature:

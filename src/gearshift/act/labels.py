@@ -24,6 +24,7 @@ class Label:
 
 
 UNKNOWN = Label("*")
+MAX_LABELS = 256
 
 
 class Labels:
@@ -36,6 +37,8 @@ class Labels:
     def of(self, key: Key | None) -> Label:
         label = self._made.get(key)
         if label is None:
+            if len(self._made) >= MAX_LABELS:
+                self._made = {None: UNKNOWN}
             label = self._made[key] = Label(_text(key or ()), self._work(key or ()))
         return label
 

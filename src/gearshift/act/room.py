@@ -19,17 +19,20 @@ class Room:
         """`make_room` lets go of what can be spared."""
         self._limit, self._weight_bytes, self._make_room = limit, weight_bytes, make_room
         self._built: WeakSet[Variants] = WeakSet()
-        self._counting = threading.Lock()
+        self._counting = threading.RLock()
         self._spoken_for = 0
 
     def count(self, variants: Variants) -> None:
         """What these hold counts from here on, until they are gone."""
-        self._built.add(variants)
+        with self._counting:
+            self._built.add(variants)
 
     @property
     def region_bytes(self) -> int:
         """Of all plans: in force, standing by, being built, not yet let go. Each byte once."""
-        variants = [variant for v in list(self._built) for variant in v.built]
+        with self._counting:
+            everything = list(self._built)
+        variants = [variant for v in everything for variant in v.built]
         regions = {id(e): e.held_bytes for variant in variants for e in variant.executables}
         return sum(regions.values())
 

@@ -4,6 +4,7 @@ Must not know how a plan is built, or why it is put in force.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from gearshift.act.background import Background
@@ -65,6 +66,19 @@ class Serving:
             self.serve(new if keep_new else old, shelve=old if keep_new else new)
         return turns
 
+    def plan_of(self, variants: Variants) -> Plan | None:
+        """Which plan they are of, if calls may run on it."""
+        both = (self.in_force, self.newcomer) if self.trial is not None else (self.in_force,)
+        return next((p.executor.plan for p in both if variants in p.variants), None)
+
+    def drop(self, culprit: Plan) -> bool:
+        """Calls no longer run on this plan: a newcomer leaves the other one to serve, else the
+        model itself does. False if they do not run on it anyway."""
+        trial = self.trial
+        if trial is not None and culprit == trial.new.plan and culprit != trial.old.plan:
+            return self._exchange(self.in_force.executor, self.in_force.variants, culprit)
+        return self.to_eager(instead_of=culprit)
+
     def to_eager(self, instead_of: Plan | None = None) -> bool:
         """Unless it is only to take the place of a plan that calls no longer run on."""
         done = self._exchange(self.eager.executor, (), instead_of)
@@ -83,6 +97,8 @@ class Serving:
             before, old = self.active, self.variants
             if instead_of is not None and not before.runs(instead_of):
                 return False
+            for newly in {executor, *self._both(executor)} - {before, *self._both(before)}:
+                deque(newly.timings(), maxlen=0)  # of when it served before
             self.active, self.variants = executor, variants
         self._watch_live(executor is not self.eager.executor)
         for current in variants:
@@ -94,6 +110,9 @@ class Serving:
         if releases:
             self._background.let_go(before.in_flight, releases)
         return True
+
+    def _both(self, executor: Executor) -> tuple[Executor, ...]:
+        return (executor.old, executor.new) if isinstance(executor, TakingTurns) else ()
 
     def let_go(self, prepared: Prepared) -> None:
         """Frees what is not wanted any more, once no call runs on it."""

@@ -27,12 +27,22 @@ class Shelf:
 
     def put(self, prepared: Prepared) -> None:
         if prepared.variants:
+            before = self._plans.pop(prepared.executor.plan, None)
+            if before is not None and before is not prepared:
+                self._let_go(before)
             self._plans[prepared.executor.plan] = prepared
             if len(self._plans) > MAX_PLANS:
                 self._let_go(self._plans.popitem(last=False)[1])
 
     def take(self, plan: Plan) -> Prepared | None:
         return self._plans.pop(plan, None)
+
+    def free(self) -> None:
+        """At once, on this thread, what no call runs on; the rest as `clear` does."""
+        for plan in self.plans():
+            if self._plans[plan].executor.in_flight() == 0:
+                self._plans.pop(plan).release()
+        self.clear()
 
     def clear(self) -> None:
         while self._plans:

@@ -4,6 +4,7 @@ On the hot path while it lasts. Must not know why they are compared or which one
 """
 
 from itertools import count
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +20,7 @@ class TakingTurns(Executor):
     """`old` is the plan in force; `new` may cost no more than its credit beyond the usual. What it
     saves counts, too: two plans alike, each now faster and now slower, cost nothing."""
 
-    __slots__ = ("credit_s", "new", "old", "spent_s", "turn", "usual_s")
+    __slots__ = ("counting", "credit_s", "new", "old", "spent_s", "turn", "usual_s")
 
     def __init__(self, old: Executor, new: Executor, *, usual_s: float, credit_s: float) -> None:
         super().__init__(old.plan)
@@ -27,6 +28,7 @@ class TakingTurns(Executor):
         self.turn = count()
         self.usual_s, self.credit_s = usual_s, credit_s
         self.spent_s = 0.0
+        self.counting = Lock()
 
     def runs(self, plan: Plan) -> bool:
         return plan in (self.old.plan, self.new.plan)
@@ -44,7 +46,8 @@ class TakingTurns(Executor):
         finally:
             next(executor.left)
             beyond_s = perf_counter() - start_s - self.usual_s
-            if newcomer:
-                self.spent_s = max(0.0, self.spent_s + beyond_s)
-            else:
-                self.usual_s += USUAL_WEIGHT * beyond_s
+            with self.counting:
+                if newcomer:
+                    self.spent_s = max(0.0, self.spent_s + beyond_s)
+                else:
+                    self.usual_s += USUAL_WEIGHT * beyond_s

@@ -5,7 +5,7 @@ Runs beside the hot path: only calls whose signature is not yet known, or that f
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -14,7 +14,13 @@ from typing import Any
 import torch
 
 from gearshift.act.background import Background
-from gearshift.act.compile import OpenEngine, Variant, any_shape_regions, build_variant
+from gearshift.act.compile import (
+    OpenEngine,
+    Variant,
+    any_shape_regions,
+    build_variant,
+    reusable,
+)
 from gearshift.act.exam import Exams
 from gearshift.act.executor import FragmentExecutor, Key
 from gearshift.act.samples import other_sizes
@@ -43,8 +49,9 @@ class Workshop:
     background: Background
     tolerance: Tolerance
     tallies: Tallies
-    room: Callable[[Fragment, Sequence[Region]], AbstractContextManager[None]]
-    """Held while these regions are built; raises MemoryLimitError if they would not fit."""
+    room: Callable[[Fragment, Sequence[Region], Collection[Region]], AbstractContextManager[None]]
+    """Held while these regions, but for those ready, are built; raises MemoryLimitError if they
+    would not fit."""
     count: Callable[["Variants"], None]
     """Told of all there are, since what they hold counts."""
     weights_changed: Callable[[], None]
@@ -73,8 +80,9 @@ class Variants:
         if not self.shop.exams.of(self.fragment, leaves).usual:
             raise InputError("the model refuses these inputs")
         open_engine = self.shop.open_engine
-        with self.shop.room(self.fragment, self.regions):
-            variant = build_variant(self.fragment, self.regions, leaves, open_engine, reuse)
+        ready = reusable(self.fragment, leaves, reuse)
+        with self.shop.room(self.fragment, self.regions, ready.keys()):
+            variant = build_variant(self.fragment, self.regions, leaves, open_engine, ready)
             variant = self._admit(variant, leaves)
         self._own[key] = self.executor.table[key] = variant.steps(leaves)
 
@@ -84,7 +92,7 @@ class Variants:
         leaves = other_sizes(self.fragment)
         if leaves is None:
             raise CompileError("the model runs at no second size to verify at")
-        with self.shop.room(self.fragment, regions):
+        with self.shop.room(self.fragment, regions, ()):
             variant = build_variant(self.fragment, regions, None, self.shop.open_engine)
             variant = self._admit(variant, self.fragment.example)
             self._any_shape = self._admit(variant, leaves)
@@ -207,6 +215,7 @@ class Variants:
 
         def work() -> None:
             if self._retired:
+                self._asked.discard(what)
                 return
             try:
                 build()

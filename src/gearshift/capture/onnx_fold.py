@@ -10,8 +10,23 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from gearshift.capture.onnx_graph import ELEMENT_TYPES
+
 MAX_BYTES = 1 << 16
 """Larger results stay computed: they would only be carried about."""
+
+
+RANDOM = frozenset(
+    {
+        "Bernoulli",
+        "Dropout",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
+)
 
 
 class Folding:
@@ -39,7 +54,7 @@ class Folding:
             len(proto.output) == 1
             and bool(inputs)
             and not proto.domain
-            and not proto.op_type.startswith("Random")
+            and proto.op_type not in RANDOM
             and all(name in self.constants for name in inputs)
         )
 
@@ -54,7 +69,8 @@ class Folding:
             (result,) = ReferenceEvaluator(model).run(None, {n: self.constants[n] for n in names})
         except Exception:  # what the reference does not know stays as it is
             return None
-        return np.asarray(result)
+        array = np.array(result, order="C")  # its address is handed on
+        return array if array.dtype.name in ELEMENT_TYPES else None
 
 
 def _cast(node: Any, proto: NodeProto) -> NodeProto:

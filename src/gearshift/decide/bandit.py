@@ -17,9 +17,9 @@ that share surely is: machines have better and worse minutes."""
 REST_S, SHORT_REST_S, MAX_RESTS = 30.0, 5.0, 5
 """How long a loser rests the first time; twice that the next. What ran out of credit before there
 was a verdict gets another chance sooner."""
-MAX_STANDING = 2
+MAX_VISITED, MAX_STANDING = 16, 2
 """So many plans are kept ready for other situations."""
-Score = Callable[[Plan, float], float]
+Score = Callable[[Situation, Plan, float], float]
 
 
 class Bandit:
@@ -42,7 +42,8 @@ class Bandit:
         if snapshot.trial is not None:
             return None
         self.now_s = snapshot.at_s
-        self.visited = [s for s in self.visited if s != situation] + [situation]
+        before = [s for s in self.visited if s != situation]
+        self.visited = [*before[-MAX_VISITED:], situation]
         return (
             self._best_known(snapshot, situation, usable)
             or self._most_hopeful(snapshot, situation, usable)
@@ -64,7 +65,8 @@ class Bandit:
 
     def _costs(self, situation: Situation, plans: dict[str, Plan]) -> dict[str, float]:
         found = {f: self.model.measured(situation, f) for f in plans}
-        return {f: self.score(plans[f], e.mean_s) for f, e in found.items() if e is not None}
+        known = {f: e.mean_s for f, e in found.items() if e is not None}
+        return {f: self.score(situation, plans[f], mean_s) for f, mean_s in known.items()}
 
     def _best_known(
         self, snapshot: Snapshot, situation: Situation, plans: dict[str, Plan]
@@ -106,7 +108,8 @@ class Bandit:
                 continue
             estimate = self.model.estimate(plan, situation, plans)
             if estimate is not None:
-                hopes[fingerprint] = (self.score(plan, estimate.hopeful_s), estimate)
+                hope = self.score(situation, plan, estimate.hopeful_s)
+                hopes[fingerprint] = (hope, estimate)
         if not hopes:
             return None
         chosen = min(hopes, key=lambda f: hopes[f][0])

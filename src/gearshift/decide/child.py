@@ -23,6 +23,7 @@ SETTLED = 50
 
 def main() -> None:
     """Low in priority once it is up: getting there is what a new runtime waits for."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # nothing else may get between the answers
     line = sys.stdin.readline()
     if not line:
         return
@@ -46,7 +47,7 @@ def main() -> None:
             for outcome in outcomes:
                 mind.hear(outcome)
             answer = mind.see(snapshot)
-            print(write_answer(answer), flush=True)
+            print(write_answer(answer), file=answers, flush=True)
             settled = answer.proposal is None and snapshot.trial is None
             if mind.table.roofline is None and number > SETTLED and settled:
                 mind.table.roofline = measure_roofline()

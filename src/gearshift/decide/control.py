@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import Protocol
 
 from gearshift.decide.messages import Answer, Hello, read_answer, write_hello, write_news
@@ -61,6 +62,7 @@ class ChildProcess:
         self._samples: tuple[Sample, ...] = ()
         self._told: Snapshot | None = None
         self._outcomes: list[Outcome] = []
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._start()
 
     def greet(self, hello: Hello) -> None:
@@ -92,9 +94,8 @@ class ChildProcess:
         """Gives the child a moment to save what it learned."""
         process = self._process
         if process is not None:
-            with suppress(OSError, subprocess.TimeoutExpired):
-                assert process.stdin is not None
-                process.stdin.close()
+            self._lines.put(None)
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(SAVE_S)
             self._end(process)
 
@@ -110,20 +111,14 @@ class ChildProcess:
         )
 
     def _tell(self, snapshot: Snapshot) -> None:
-        if self._say(write_news(snapshot, self._outcomes)):
-            self._told = snapshot
-            self._asked_s = snapshot.at_s
-            self._samples, self._outcomes = (), []
+        self._say(write_news(snapshot, self._outcomes))
+        self._told = snapshot
+        self._asked_s = snapshot.at_s
+        self._samples, self._outcomes = (), []
 
-    def _say(self, line: str) -> bool:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            return False
-        return True
+    def _say(self, line: str) -> None:
+        """By a thread of its own: a pipe that is full must not hold anybody up."""
+        self._lines.put(line)
 
     def _alive(self, now_s: float) -> bool:
         """Starts the child, or another one if it is gone or silent for too long."""
@@ -145,22 +140,32 @@ class ChildProcess:
         self._answers, self._asked_s, self._told = [], None, None
         pipe = subprocess.PIPE
         process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)
-        self._process = process
+        self._process, self._lines = process, SimpleQueue()
         if self._hello is not None:
             self._say(write_hello(self._hello))
-        answers = self._answers
+        answers, lines = self._answers, self._lines
+
+        def speak() -> None:
+            assert process.stdin is not None
+            with suppress(OSError, ValueError):  # it died, or was closed
+                while (line := lines.get()) is not None:
+                    process.stdin.write(line + "\n")
+                    process.stdin.flush()
+                process.stdin.close()
 
         def listen() -> None:
             assert process.stdout is not None
             for line in process.stdout:
                 answers.append(line)
 
-        threading.Thread(target=listen, name="gearshift control", daemon=True).start()
+        for work in (listen, speak):
+            threading.Thread(target=work, name="gearshift control", daemon=True).start()
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         self._process = None
         process.kill()
         process.wait()
+        self._lines.put(None)
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):  # what was written and never read
                 assert pipe is not None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gearshift.decide.policy import REFUSED, How, Proposal
 from gearshift.decide.reward import Costs
+from gearshift.errors import UsageError
 from gearshift.ir.measurement import Source
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.plan import Plan
@@ -18,6 +19,9 @@ from gearshift.predict.cost_model import CostModel
 MIN_CREDIT_S, MIN_CALLS = 1e-3, 8
 """A trial begins only if it may lose what so many calls are foreseen to lose: a shorter one would
 tell nothing."""
+USUAL_CALLS = 3
+BUILD_HEAD_S = 20.0
+"""So long plans may be built before their share of the time counts."""
 SURE = 2.0
 """Standard deviations of the mean."""
 CHANGED_DWELL = 0.3
@@ -30,6 +34,8 @@ MAX_LOST = 3
 class Limits:
     explore_share: float = 0.02
     """Of all time served, what trying unknown plans may cost."""
+    build_share: float = 0.1
+    """Of all time served, how long plans may be built in the background."""
     dwell_s: float = 1.0
     """A plan stays at least so long in an unchanged situation."""
     switches_per_minute: int = 30
@@ -38,6 +44,19 @@ class Limits:
     """A plan that takes so many times what another is known to take is rolled back."""
     freeze_s: float = 30.0
     """A policy that did harm is not heard for so long; twice as long each further time."""
+
+    def __post_init__(self) -> None:
+        sound = {
+            "explore_share": 0 <= self.explore_share <= 1,
+            "build_share": 0 <= self.build_share <= 1,
+            "dwell_s": self.dwell_s >= 0,
+            "switches_per_minute": self.switches_per_minute >= 1,
+            "slower": self.slower > 1,
+            "freeze_s": self.freeze_s > 0,
+        }
+        wrong = [name for name, good in sound.items() if not good]
+        if wrong:
+            raise UsageError(f"Limits: {wrong[0]}={getattr(self, wrong[0])!r} makes no sense")
 
 
 class Guard:
@@ -54,6 +73,7 @@ class Guard:
         there is something to try with from the start."""
         self.model, self.plans, self.costs, self.limits = model, plans, costs, limits
         self.served_s, self.spent_s = capture_s, 0.0
+        self.building_s = 0.0
         self.frozen_until_s = -math.inf
         self._lost: dict[str, int] = {}
         self._freezes = 0
@@ -73,8 +93,22 @@ class Guard:
         self.served_s += snapshot.served_s
 
     def costs_of(self, sample: Sample) -> list[float]:
-        plan = self.plans[sample.plan]
-        return [self.costs.of(plan, seconds) for seconds in sample.seconds]
+        """A plan of the user's own, which is none of ours, by its time alone."""
+        plan = self.plans.get(sample.plan)
+        if plan is None:
+            return list(sample.seconds)
+        return [self.costs.of(sample.situation, plan, seconds) for seconds in sample.seconds]
+
+    def usual_s(self, snapshot: Snapshot) -> float | None:
+        """What a call takes on the plan in force, by our own record."""
+        if snapshot.situation is None:
+            return None
+        seen = self.model.measured(snapshot.situation, snapshot.plan, least=USUAL_CALLS)
+        return None if seen is None else seen.mean_s
+
+    def built(self, seconds: float) -> None:
+        """A plan was made ready; so long it took."""
+        self.building_s += seconds
 
     def review(
         self, proposal: Proposal, snapshot: Snapshot, why_illegal: Callable[[Plan], str | None]
@@ -91,9 +125,14 @@ class Guard:
         if not self.is_known(proposal, snapshot):
             if snapshot.at_s < self.frozen_until_s:
                 return "not now: the policy did harm and is not heard for a while"
+            if self.building_s > BUILD_HEAD_S + self.limits.build_share * self.served_s:
+                return "not now: plans were built for long enough"
             if proposal.how is How.STAND_BY:
                 return None
-            if self.credit_s < _least_s(proposal):
+            usual_s = self.usual_s(snapshot)
+            if usual_s is None:
+                return "not now: too little is known of the plan in force"
+            if self.credit_s < _least_s(proposal, usual_s):
                 return "not now: the exploration budget is spent"
         return self.too_soon(snapshot, trying=proposal.how is How.TRY)
 
@@ -108,8 +147,20 @@ class Guard:
         if new is None or old is None:
             return False
         clearly = 1.0 if old.source is Source.MODELLED else 1 / self.limits.slower
-        costs = self.costs.of(proposal.plan, new.mean_s), self.costs.of(in_force, old.mean_s)
-        return costs[0] < clearly * costs[1]
+        new_cost = self.costs.of(situation, proposal.plan, new.mean_s)
+        return new_cost < clearly * self.costs.of(situation, in_force, old.mean_s)
+
+    def is_slower(self, plan: Plan, snapshot: Snapshot) -> bool:
+        """Whether our own record says that this plan takes longer here than the one in force."""
+        situation, in_force = snapshot.situation, self.plans.get(snapshot.plan)
+        if situation is None or in_force is None:
+            return False
+        new = self.model.measured(situation, plan.fingerprint)
+        old = self.model.measured(situation, snapshot.plan)
+        if new is None or old is None:
+            return False
+        costs = self.costs
+        return costs.of(situation, plan, new.mean_s) > costs.of(situation, in_force, old.mean_s)
 
     def better_known(self, snapshot: Snapshot) -> tuple[Plan, float] | None:
         """What to go back to, if the plan in force is clearly slower; and how many times slower."""
@@ -118,7 +169,8 @@ class Guard:
             return None
         now = self.model.measured(situation, snapshot.plan)
         known = [(f, self.model.measured(situation, f)) for f in self.plans]
-        costs = {f: self.costs.of(self.plans[f], e.mean_s) for f, e in known if e is not None}
+        of = self.costs.of
+        costs = {f: of(situation, self.plans[f], e.mean_s) for f, e in known if e is not None}
         if now is None or snapshot.plan not in costs:
             return None
         best = min(costs, key=lambda f: costs[f])
@@ -153,7 +205,7 @@ class Guard:
         return None
 
 
-def _least_s(proposal: Proposal) -> float:
-    if proposal.predicted_s is None or proposal.current_s is None:
+def _least_s(proposal: Proposal, usual_s: float) -> float:
+    if proposal.predicted_s is None:
         return MIN_CREDIT_S
-    return max(MIN_CREDIT_S, MIN_CALLS * (proposal.predicted_s - proposal.current_s))
+    return max(MIN_CREDIT_S, MIN_CALLS * (proposal.predicted_s - usual_s))

@@ -6,11 +6,12 @@ Must not know who learns from it.
 from dataclasses import dataclass
 from math import exp, log
 
-from gearshift.ir.snapshot import Snapshot
+from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.objective import Objective
 from gearshift.plan.plan import Plan
 
 SMOOTH = 0.2
+MAX_KNOWN = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Costs:
 
     def __init__(self, objective: Objective, num_cores: int) -> None:
         self.objective, self.num_cores = objective, num_cores
-        self._energy_j: dict[str, float] = {}
+        self._energy_j: dict[tuple[Situation, str], float] = {}
         self._thread_w = 1.0
 
     def note(self, plan: Plan, snapshot: Snapshot) -> None:
@@ -50,20 +51,23 @@ class Costs:
         energy_j, samples = snapshot.energy_j, snapshot.samples
         if not energy_j or energy_j <= 0 or len(samples) != 1:
             return
-        before = self._energy_j.setdefault(plan.fingerprint, energy_j)
-        self._energy_j[plan.fingerprint] = before + SMOOTH * (energy_j - before)
+        key = samples[0].situation, plan.fingerprint
+        before = self._energy_j.pop(key, energy_j)
+        self._energy_j[key] = before + SMOOTH * (energy_j - before)
+        while len(self._energy_j) > MAX_KNOWN:
+            del self._energy_j[next(iter(self._energy_j))]
         mean_s = sum(samples[0].seconds) / len(samples[0].seconds)
         self._thread_w = energy_j / (mean_s * self._threads(plan))
 
-    def of(self, plan: Plan, mean_s: float) -> float:
-        """A plan whose energy is not known yet draws what others' threads draw."""
+    def of(self, situation: Situation, plan: Plan, mean_s: float) -> float:
+        """A plan whose energy is not known here yet draws what others' threads draw."""
         guess_j = self._thread_w * mean_s * self._threads(plan)
-        energy_j = self._energy_j.get(plan.fingerprint, guess_j)
+        energy_j = self._energy_j.get((situation, plan.fingerprint), guess_j)
         return exp(-reward(self.objective, latency_s=mean_s, energy_j=energy_j).total)
 
-    def energy_j(self, plan: str) -> float | None:
+    def energy_j(self, situation: Situation, plan: str) -> float | None:
         """Of a call of this plan, by fingerprint."""
-        return self._energy_j.get(plan)
+        return self._energy_j.get((situation, plan))
 
     def _threads(self, plan: Plan) -> int:
         return max((r.rewrite.threads or self.num_cores) for r in plan.regions)

@@ -18,6 +18,7 @@ from gearshift.observe.neighbours import Neighbours, wanted_by_us
 ASLEEP_S = 1.0
 """After a pause of so long this process was stopped, and what was counted tells of nothing."""
 OTHERS, RUNNABLE = "cpu.others_share", "cpu.runnable"
+FADE, CLEARLY, MAX_SIGNATURES = 0.7, 1.5, 64
 RUN_DELAY, BUSY, ENERGY = "process.run_delay_share", "process.busy_cores", "energy.cpu_j"
 
 
@@ -49,6 +50,8 @@ class Counters(Protocol):
 
     def use(self, roofline: Roofline) -> None: ...
 
+    def close(self) -> None: ...
+
 
 class Sampler:
     def __init__(
@@ -65,12 +68,16 @@ class Sampler:
         self._neighbours = Neighbours(num_cores)
         self._last_s = clock()
         self._signature = signature
+        self._lately: Counter[str] = Counter()
         self._readings: dict[str, Metric] = {}
         self._blurred = False
         self._energy_j: float | None = None
 
     def use(self, roofline: Roofline) -> None:
         self._counters.use(roofline)
+
+    def close(self) -> None:
+        self._counters.close()
 
     def glance(self, *, disturbed: bool = False) -> bool:
         """Reads the counters; True if somebody came or went. `disturbed` tells whether other work
@@ -112,8 +119,7 @@ class Sampler:
             signature = timing.label.signature
             calls[fingerprint, signature].append(timing)
             busy[signature] += timing.call_s  # type: ignore[assignment]
-        if busy:
-            self._signature = busy.most_common(1)[0][0]
+        self._signature = self._usual(busy)
         for group in calls.values():
             self._note_work(group)
         return Snapshot(
@@ -132,6 +138,21 @@ class Sampler:
             ready=tuple(ready),
             readings=self._readings,
         )
+
+    def _usual(self, busy: Mapping[str, float]) -> str | None:
+        """The signature that takes most of the time, lately; another one only if it takes clearly
+        more: where sizes mix, they are one situation."""
+        if busy:
+            for signature in self._lately:
+                self._lately[signature] *= FADE  # type: ignore[assignment]
+            self._lately.update(busy)  # adds
+        if not self._lately:
+            return self._signature
+        most, most_s = self._lately.most_common(1)[0]
+        now_s = self._lately.get(self._signature or "", 0.0)
+        for rare, _ in self._lately.most_common()[MAX_SIGNATURES:]:
+            del self._lately[rare]
+        return most if most_s > CLEARLY * now_s else self._signature
 
     def _used(self, readings: dict[str, Metric]) -> float | None:
         share = _value(readings, OTHERS)

@@ -19,6 +19,8 @@ from gearshift.predict.roofline import least_s
 MEMORY = 200
 """A running mean over about so many calls: what was long ago counts little."""
 ENOUGH = 5
+MAX_SITUATIONS = 64
+"""Those longest unseen are forgotten."""
 GLIMPSE = 2
 UNSURE_GLIMPSED, UNSURE_ELSEWHERE, UNSURE_ANYHOW = 0.15, 0.3, 0.4
 BACKEND_GUESS = {"eager": 1.0, "inductor": 0.9, "onnxruntime": 0.7, "openvino": 0.65}
@@ -79,7 +81,11 @@ class Table:
         self._doubt(sample)
         if sample.work is not None:
             self._works[sample.situation.signature] = sample.work
-        stats = self.rows.setdefault(sample.situation, {}).setdefault(sample.plan, Stats())
+        known = self.rows.pop(sample.situation, {})
+        self.rows[sample.situation] = known
+        while len(self.rows) > MAX_SITUATIONS:
+            self._forget(next(iter(self.rows)))
+        stats = known.setdefault(sample.plan, Stats())
         for value in sample.seconds:
             stats.add(value)
 
@@ -103,6 +109,12 @@ class Table:
             or self._guess(plan, situation, plans)
             or self._from_roofline(plan, situation)
         )
+
+    def _forget(self, situation: Situation) -> None:
+        del self.rows[situation]
+        self._odd = {key: count for key, count in self._odd.items() if key[0] != situation}
+        if not any(other.signature == situation.signature for other in self.rows):
+            self._works.pop(situation.signature, None)
 
     def _doubt(self, sample: Sample) -> None:
         """A plan that takes far longer than it used to, or shorter, is learned anew."""
@@ -150,11 +162,13 @@ class Table:
         self, plan: Plan, situation: Situation, plans: Mapping[str, Plan]
     ) -> Estimate | None:
         known = [(f, self.measured(situation, f)) for f in self.rows.get(situation, {})]
-        usable = [(plans[f], seen) for f, seen in known if seen is not None and f in plans]
+        usable = [(plans.get(f), seen) for f, seen in known if seen is not None]
         if not usable:
             return None
         base, seen = max(usable, key=lambda entry: entry[1].count)
-        unit_s = seen.mean_s / (self._weight(base) * self._crowding(base, situation))
+        unit_s = seen.mean_s
+        if base is not None:  # else a plan of the user's own: as good as eager
+            unit_s /= self._weight(base) * self._crowding(base, situation)
         mean_s = unit_s * self._weight(plan) * self._crowding(plan, situation)
         return self._modelled("guess", plan, mean_s, UNSURE_ANYHOW)
 

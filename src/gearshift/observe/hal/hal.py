@@ -82,7 +82,8 @@ class Hal:
         kept = self._slow.get(id(source))
         if kept is None:
             return source.read(now_s)
-        if now_s - kept.read_s >= SLOW_S:
+        silent = all(metric.value is None for metric in kept.readings.values())
+        if silent or now_s - kept.read_s >= SLOW_S:
             kept.read_s, kept.readings = now_s, source.read(now_s)
         return kept.readings
 
