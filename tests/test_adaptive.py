@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import gearshift
+from gearshift.errors import VerifyError
 from gearshift.plan.plan import whole
 
 LONG_S = 60
@@ -90,6 +91,21 @@ def test_a_plan_asked_for_by_hand_stays_until_released() -> None:
         assert runtime.plan == eager
         runtime.release()
         until_adapted(runtime, model, x)
+
+
+def test_a_plan_caught_wrong_does_not_come_back() -> None:
+    model, x = many_layers()
+    with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():
+        until_adapted(runtime, model, x)
+        wrong = runtime.plan
+        runtime._caught(wrong, VerifyError("off by one"))
+        end_s = monotonic() + 5
+        while monotonic() < end_s:
+            runtime(x)
+            assert runtime.plan != wrong
+        assert "rolled back: off by one" in runtime.explain()
+        runtime.swap(wrong)
+        assert runtime.plan == wrong, "unless the user insists"
 
 
 def test_an_unknown_policy_is_refused_by_name() -> None:

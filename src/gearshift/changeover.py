@@ -137,6 +137,8 @@ class Changeover:
         """Whether or not there is a verdict."""
         if snapshot.trial != trial.proposal.plan.fingerprint:
             return OVERTAKEN
+        if self.guard.is_frozen(snapshot):
+            return "calls took longer than they may"
         if self.hands.spent_s >= trial.credit_s:
             return TOO_SLOW
         if trial.situation != snapshot.situation:

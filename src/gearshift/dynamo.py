@@ -3,6 +3,7 @@
 A recipe: hands each graph torch captures to a Runtime; all of them share one set of engines.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -20,6 +21,7 @@ from gearshift.plan.plan import whole
 from gearshift.plan.text import parse_rewrite
 from gearshift.runtime import Runtime, adapt
 
+log = logging.getLogger("gearshift")
 MAX_ADAPTING = 4
 runtimes: "WeakSet[Runtime]" = WeakSet()
 """Those made for torch.compile that are still in use: to look into, or to swap by hand."""
@@ -40,6 +42,8 @@ def gearshift(
     def replace(module: nn.Module, tensors: tuple[Tensor, ...]) -> Callable[..., Any]:
         adapting = sum(runtime.adapts for runtime in runtimes)
         policy = Keep.name if rewrite is not None or adapting >= MAX_ADAPTING else None
+        if policy is not None and rewrite is None:
+            log.warning("%d graphs adapt already; this one stays eager", MAX_ADAPTING)
         runtime = adapt(module, tensors, engines=shared_engines(), policy=policy)
         runtimes.add(runtime)
         if rewrite is not None:

@@ -3,7 +3,17 @@
 import pytest
 
 from gearshift.bench.neighbours import Neighbour
-from gearshift.bench.score import PEERS, TWICE, Slices, Stretch, case_of, noise_of, summary_of
+from gearshift.bench.score import (
+    PEERS,
+    TRIAL,
+    TWICE,
+    Lived,
+    Slices,
+    Stretch,
+    case_of,
+    noise_of,
+    summary_of,
+)
 from gearshift.bench.traces import Phase, traces
 
 QUIET = Phase(neighbours=(), seconds=10.0)
@@ -18,22 +28,23 @@ def static(**call_s: float) -> dict[str, Slices]:
     return {n: Slices(call_s=[[t] * 10, [t] * 10], cpu_s=20 * t) for n, t in times.items()}
 
 
-def ours(*parts: tuple[str, float, int]) -> Stretch:
-    """(plan, seconds of a call, how many)."""
-    calls = [(plan, call_s) for plan, call_s, count in parts for _ in range(count)]
-    return Stretch(
-        call_s=[call_s for _, call_s in calls],
-        cpu_s=sum(call_s for _, call_s in calls),
-        max_error=1e-6,
-        plans=[plan for plan, _ in calls],
-        decisions=[],
-    )
+Part = tuple[str, float, int]
+"""A plan, seconds of a call, how many."""
+
+
+def ours(*phases: list[Part]) -> Lived:
+    stretches = []
+    for parts in phases:
+        calls = [(plan, call_s) for plan, call_s, count in parts for _ in range(count)]
+        stretches.append(Stretch([call_s for _, call_s in calls], [plan for plan, _ in calls]))
+    cpu_s = sum(sum(stretch.call_s) for stretch in stretches)
+    return Lived(phases=stretches, cpu_s=cpu_s, max_error=1e-6, decisions=[])
 
 
 def test_ratios_above_one_mean_that_we_are_better() -> None:
     theirs = [static(eager=0.04, onnxruntime=0.02), static(eager=0.16, onnxruntime=0.04, one=0.03)]
     case = case_of(
-        [QUIET, BUSY], [ours(("a", 0.02, 500)), ours(("a", 0.04, 10), ("b", 0.03, 320))], theirs
+        [QUIET, BUSY], ours([("a", 0.02, 500)], [("a", 0.04, 10), ("b", 0.03, 320)]), theirs
     )
     assert case["best_peer"] == "onnxruntime"
     assert case["best_static_s"] == pytest.approx(20 / (10 / 0.02 + 10 / 0.04))
@@ -45,7 +56,9 @@ def test_ratios_above_one_mean_that_we_are_better() -> None:
 
 
 def test_our_own_plans_are_among_the_oracles() -> None:
-    case = case_of([QUIET], [ours(("a", 0.05, 40), ("split", 0.01, 40))], [static()])
+    case = case_of(
+        [QUIET], ours([("a", 0.05, 40), (TRIAL, 0.001, 40), ("split", 0.01, 40)]), [static()]
+    )
     assert case["phases"][0]["oracle"] == "gearshift's split"
     assert case["oracle_s"] == pytest.approx(0.01)
 
@@ -53,13 +66,19 @@ def test_our_own_plans_are_among_the_oracles() -> None:
 def test_the_best_is_chosen_on_one_half_and_reported_on_the_other() -> None:
     theirs = static(eager=0.1)
     theirs["openvino"] = Slices(call_s=[[0.01] * 5, [0.2] * 5], cpu_s=1.0)
-    case = case_of([QUIET], [ours(("a", 0.1, 100))], [theirs])
+    case = case_of([QUIET], ours([("a", 0.1, 100)]), [theirs])
     assert case["best_static"] == "openvino"
     assert case["best_static_s"] == pytest.approx(0.2)
 
 
+def test_settled_is_what_stays_trials_apart() -> None:
+    parts = [("good", 0.02, 5), ("bad", 0.08, 5), ("good", 0.02, 10), (TRIAL, 0.05, 4)]
+    case = case_of([QUIET], ours([*parts, ("good", 0.02, 30)]), [static(onnxruntime=0.02)])
+    assert case["phases"][0]["settled"] == {"calls": 10, "seconds": pytest.approx(0.5)}
+
+
 def test_never_settled_is_said() -> None:
-    case = case_of([QUIET], [ours(("a", 0.2, 100))], [static(onnxruntime=0.02)])
+    case = case_of([QUIET], ours([("a", 0.2, 100)]), [static(onnxruntime=0.02)])
     assert case["phases"][0]["settled"] is None
 
 
@@ -70,8 +89,8 @@ def test_the_noise_is_the_same_contender_twice() -> None:
 
 
 def test_a_summary_has_mean_and_minimum_by_trace() -> None:
-    case = case_of([QUIET], [ours(("a", 0.02, 100))], [static(eager=0.04, onnxruntime=0.02)])
-    other = case_of([QUIET], [ours(("a", 0.02, 100))], [static(eager=0.16, onnxruntime=0.02)])
+    case = case_of([QUIET], ours([("a", 0.02, 100)]), [static(eager=0.04, onnxruntime=0.02)])
+    other = case_of([QUIET], ours([("a", 0.02, 100)]), [static(eager=0.16, onnxruntime=0.02)])
     about = {"case": {"trace": "quiet", "start": "warm"}}
     summary = summary_of([about | case, about | other])
     assert summary["quiet, warm"]["vs_eager"]["geometric_mean"] == pytest.approx(4.0)

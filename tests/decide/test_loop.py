@@ -1,7 +1,7 @@
 """The loop in a world of numbers: trials, returns, what it tells and what it keeps."""
 
 import pytest
-from decide.world import EAGER, KEY, ONE, PLANS, TWO, Asking, World, loop, mind
+from decide.world import EAGER, KEY, ONE, PLANS, TWO, Always, Asking, World, loop, mind
 
 from gearshift.decide.control import InProcess
 from gearshift.decide.guard import Limits
@@ -10,21 +10,6 @@ from gearshift.errors import UsageError
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.observe.store import memory_store
 from gearshift.plan import Plan, Region, Rewrite
-
-
-class Always:
-    """Proposes the same all the time."""
-
-    name = "always"
-
-    def __init__(self, proposal: Proposal | None) -> None:
-        self.proposal = proposal
-
-    def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
-        return self.proposal
-
-    def learn(self, outcome: Outcome) -> None:
-        return None
 
 
 def test_what_served_a_situation_serves_it_again_without_being_asked_for() -> None:
@@ -197,3 +182,13 @@ def test_a_plan_known_to_be_slower_does_not_come_back_with_its_situation() -> No
 def test_limits_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         Limits(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_breach_of_what_calls_may_take_stops_a_trial_at_once() -> None:
+    world = World({(EAGER, 0): 0.02, (TWO, 0): 0.05, (ONE, 0): 0.05})
+    running = loop(world, limits=Limits(slo_s=0.04, explore_share=1.0))
+    world.live(running, 20)
+    assert world.tried
+    assert world.plan == EAGER
+    late = [t for at_s, _, t in world.served if t > 0.04 and at_s > 1000 + 10]
+    assert not late, "and nothing is tried for a while"

@@ -164,6 +164,21 @@ class World:
         self.switches.append((self.now_s, plan))
 
 
+class Always:
+    """Proposes the same all the time."""
+
+    name = "always"
+
+    def __init__(self, proposal: Proposal | None) -> None:
+        self.proposal = proposal
+
+    def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
+        return self.proposal
+
+    def learn(self, outcome: Outcome) -> None:
+        return None
+
+
 class Asking:
     """A control plane that is nothing but a policy."""
 

@@ -1,41 +1,32 @@
 """G: whatever a policy does, calls are answered and the loss is bounded."""
 
+import ast
 import math
 import os
 import signal
 from collections.abc import Iterable
+from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
 import torch
-from decide.world import CORES, EAGER, KEY, ONE, PLANS, TWO, Asking, World, loop
+from decide.world import CORES, EAGER, KEY, ONE, PLANS, TWO, Always, Asking, World, loop
 
 import gearshift
 from faults.models import mlp
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Limits
 from gearshift.decide.messages import Hello
-from gearshift.decide.policy import How, Options, Outcome, Proposal
+from gearshift.decide.policy import How, Proposal
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
+from gearshift.observe.store import PlanKey, Store
+from gearshift.observe.store.database import Database
 from gearshift.plan import Objective, Plan, Region
 from gearshift.predict.table import Table
 
+WALL_CLOCKS = {"time", "time_ns", "localtime", "gmtime", "ctime"}
+WALL_READS = {*(f"time.{name}" for name in WALL_CLOCKS), "datetime.now", "datetime.datetime.now"}
 WORST = {(EAGER, 0): 0.02, (TWO, 0): 0.02, (ONE, 0): 0.2}
-
-
-class Always:
-    """Proposes the same thing whatever happens."""
-
-    name = "always"
-
-    def __init__(self, proposal: Proposal) -> None:
-        self.proposal = proposal
-
-    def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
-        return self.proposal
-
-    def learn(self, outcome: Outcome) -> None:
-        return None
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 0.0])
@@ -94,18 +85,26 @@ def test_G4_oscillating_readings_do_not_make_plans_oscillate() -> None:
 
 
 def test_G6_the_wall_clock_is_not_asked() -> None:
-    """No module between the counters and the guard reads it; a jump can do nothing."""
-    import gearshift.decide as decide
-    import gearshift.loop as module
+    """Nobody reads it but the store, which only writes it down; so a jump can do nothing."""
+    asked = set()
+    for path in Path(gearshift.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "time":
+                asked |= {path.name for alias in node.names if alias.name in WALL_CLOCKS}
+            elif isinstance(node, ast.Attribute) and ast.unparse(node) in WALL_READS:
+                asked.add(path.name)
+    assert asked == {"store.py"}
 
-    folders = [os.path.dirname(str(decide.__file__))]
-    files = [os.path.join(f, name) for f in folders for name in os.listdir(f)]
-    for path in [*files, str(module.__file__)]:
-        if path.endswith(".py"):
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
-            assert "time.time" not in text
-            assert "datetime" not in text
+
+def test_G6_a_store_whose_clock_jumps_still_tells_all_it_knows(tmp_path: Path) -> None:
+    clock = [2e9]
+    key = PlanKey(signature="x", context="neighbours 0", **KEY)
+    for jump_s in (0.0, 3600.0, -7200.0):
+        clock[0] += jump_s
+        with Store(Database(tmp_path / "profiles.db"), clock=lambda: clock[0]) as store:
+            store.add_plan(key, TWO, [0.02] * 5, max_error=None)
+            (row,) = store.plans(key)
+    assert row.latency.count == 15
 
 
 def snapshots(count: int) -> Iterable[Snapshot]:

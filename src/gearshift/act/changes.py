@@ -62,8 +62,9 @@ class Changes:
                     self.serving.let_go(prepared)
 
     def adopt(self, plan: Plan, reason: str, gain: float | None) -> None:
-        """The plan before stands by."""
-        prepared = self._ready(plan, reason, gain)
+        """The plan before stands by. Back to the model itself waits for no build."""
+        eager = self.serving.eager
+        prepared = eager if plan == eager.executor.plan else self._ready(plan, reason, gain)
         with self.lock:
             self._refuse_by_hand(prepared)
             self._serve(prepared, reason, gain, shelve=self.serving.in_force)
@@ -149,8 +150,6 @@ class Changes:
 
     def _ready(self, plan: Plan, reason: str, gain: float | None) -> Prepared:
         """One that stands by, for the weights there are now; else built. A refusal is recorded."""
-        if plan == self.serving.eager.executor.plan:
-            return self.serving.eager
         if why_malformed(plan) is None and self._as_captured():
             with self.lock:
                 prepared = self.serving.shelf.take(plan)

@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+NUMBERS = count()
 COMMAND = (sys.executable, "-W", "ignore", "-m", "gearshift.bench.contender")
 
 
@@ -26,11 +28,13 @@ class Setting:
 
 
 class Contender:
-    """`folder` is where those of one model leave what they share."""
+    """`folder` is where those of one model leave what they share; `home`, what Gearshift keeps."""
 
-    def __init__(self, model: str, setting: Setting, folder: Path) -> None:
+    def __init__(
+        self, model: str, setting: Setting, folder: Path, home: Path | None = None
+    ) -> None:
         self._kind = setting.kind
-        self._log = folder / f"{setting.kind}.log"
+        self._log = folder / f"{setting.kind}-{next(NUMBERS)}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 COMMAND,
@@ -38,20 +42,29 @@ class Contender:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "GEARSHIFT_HOME": str(folder / "home")},
+                env={**os.environ, "GEARSHIFT_HOME": str(home or folder / "home")},
                 start_new_session=True,
             )
         try:
             order = {"model": model, "folder": str(folder), **asdict(setting)}
-            self.ready_s = self._ask(json.dumps(order))["ready_s"]
+            self._say(json.dumps(order))
+            self.ready_s = self._hear()["ready_s"]
             self._signal(signal.SIGSTOP)
         except BaseException:
             self.close()
             raise
 
     def run(self, seconds: float) -> dict[str, Any]:
+        self.begin(seconds)
+        return self.end()
+
+    def begin(self, seconds: float) -> None:
+        """Runs from here on; `end` waits for it."""
         self._signal(signal.SIGCONT)
-        answer = self._ask(str(seconds))
+        self._say(str(seconds))
+
+    def end(self) -> dict[str, Any]:
+        answer = self._hear()
         self._signal(signal.SIGSTOP)
         return answer
 
@@ -59,11 +72,13 @@ class Contender:
         self._signal(signal.SIGKILL)
         self._process.wait()
 
-    def _ask(self, line: str) -> dict[str, Any]:
+    def _say(self, line: str) -> None:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
+
+    def _hear(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
         answer = self._process.stdout.readline()
         if not answer:
             said = self._log.read_text(errors="replace").strip().splitlines()

@@ -1,35 +1,49 @@
 """`gearshift bench runtime`: the adapting runtime beside its peers, while neighbours come and go.
 
-Static settings are measured in slices around each of Gearshift's stretches and composed into the
+Static settings are measured in slices under each condition, before and after, and composed into the
 trace; Gearshift lives through it for real, once from nothing and once with what it learned.
 """
 
 import statistics
 import tempfile
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter, sleep
 from typing import Any
 
 from gearshift.bench.arena import Contender, Setting
 from gearshift.bench.neighbours import Neighbour, busy
-from gearshift.bench.score import PEERS, TWICE, Slices, Stretch, case_of, noise_of, summary_of
+from gearshift.bench.score import (
+    PEERS,
+    TWICE,
+    Lived,
+    Slices,
+    Stretch,
+    case_of,
+    noise_of,
+    summary_of,
+)
 from gearshift.bench.traces import Phase, traces
 
 Say = Callable[[str], None]
 Condition = tuple[Neighbour, ...]
+STARTS = ("cold", "warm")
 VOID_BEYOND = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     phase_s: float = 7.0
-    slice_s: float = 0.6
+    slice_s: float = 1.0
+    rounds: int = 3
+    """Of slices of every static setting, spread over a trace."""
     changes: int = 5
 
 
-QUICK = Pace(phase_s=5.0, slice_s=0.35, changes=3)
+QUICK = Pace(phase_s=3.0, slice_s=0.35, rounds=2, changes=3)
 
 
 def settings(num_cores: int) -> dict[str, Setting]:
@@ -49,18 +63,17 @@ def measure(
 ) -> dict[str, Any]:
     cases: list[dict[str, Any]] = []
     doubles: list[float] = []
-    trace = traces(seed, num_cores, pace.phase_s, pace.changes)
     for model in models:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gearshift-")))
             arena = _Arena(model, folder, num_cores, pace, stack, say)
-            measured = {start: arena.live_through(trace, start) for start in ("cold", "warm")}
-        for start, stretches in measured.items():
-            for name, phases in trace.items():
-                case = case_of(
-                    phases, stretches[name], [arena.slices[p.neighbours] for p in phases]
-                )
+            trace = traces(seed, num_cores, pace.phase_s, pace.changes)
+            lived = {name: arena.live_through(name, phases) for name, phases in trace.items()}
+        for name, phases in trace.items():
+            theirs = [arena.slices[phase.neighbours] for phase in phases]
+            for start in STARTS:
                 about = {"model": model, "trace": name, "start": start}
+                case = case_of(phases, lived[name][start], theirs)
                 cases.append({"case": about, **case, "ready_s": arena.ready_s})
         doubles += map(noise_of, arena.slices.values())
     noise = statistics.geometric_mean(doubles)
@@ -84,44 +97,67 @@ class _Arena:
         self.static: dict[str, Contender] = {}
         self._turn = 0
         say(f"{model}: exporting")
-        with ExitStack() as exporting:
-            self.ready_s = {"export": self._start(Setting(kind="export"), exporting).ready_s}
+        exporter = Contender(model, Setting(kind="export"), folder)
+        exporter.close()
+        self.ready_s = {"export": exporter.ready_s}
         for name, setting in settings(num_cores).items():
             say(f"{model}: starting {name}")
-            self.static[name] = self._start(setting, stack)
+            self.static[name] = Contender(model, setting, folder)
+            stack.callback(self.static[name].close)
             self.ready_s[name] = self.static[name].ready_s
 
-    def live_through(
-        self, trace: Mapping[str, Sequence[Phase]], start: str
-    ) -> dict[str, list[Stretch]]:
-        self.say(f"{self.model}: starting gearshift, {start}")
-        with ExitStack() as mine:
-            gearshift = self._start(Setting(kind="gearshift", warm_up=0), mine)
+    def live_through(self, name: str, phases: Sequence[Phase]) -> dict[str, Lived]:
+        """From nothing, and again with what was learned; static settings before and after."""
+        lived = {}
+        conditions = list(dict.fromkeys(phase.neighbours for phase in phases))
+        self._take_slices(conditions)
+        for start in STARTS:
+            self.say(f"{self.model}: {name}, {start}")
+            lived[start] = self._run(name, start, phases)
+            if start == STARTS[-1] or self.pace.rounds > 2:
+                self._take_slices(conditions)
+        return lived
+
+    def _run(self, name: str, start: str, phases: Sequence[Phase]) -> Lived:
+        """One process lives through the whole trace; neighbours come and go meanwhile."""
+        setting = Setting(kind="gearshift", warm_up=0)
+        gearshift = Contender(self.model, setting, self.folder, home=self.folder / name)
+        try:
             self.ready_s[f"gearshift, {start}"] = gearshift.ready_s
-            return {
-                name: [self._phase(gearshift, name, start, phase) for phase in phases]
-                for name, phases in trace.items()
-            }
+            ends_s: list[float] = []
+            gearshift.begin(sum(phase.seconds for phase in phases))
+            for phase in phases:
+                with busy(phase.neighbours):
+                    sleep(phase.seconds)
+                    ends_s.append(perf_counter())
+            answer = gearshift.end()
+        finally:
+            gearshift.close()
+        return Lived(
+            phases=_by_phase(answer, ends_s),
+            cpu_s=answer["cpu_s"],
+            max_error=answer["max_error"],
+            decisions=answer["decisions"],
+        )
 
-    def _phase(self, gearshift: Contender, name: str, start: str, phase: Phase) -> Stretch:
-        others = " and ".join(map(str, phase.neighbours)) or "nobody else"
-        self.say(f"{self.model}: {name}, {start}, {others}")
-        with busy(phase.neighbours):
-            self._take_slices(phase.neighbours)
-            answer = gearshift.run(phase.seconds)
-            if phase.neighbours and start == "warm":
-                self._take_slices(phase.neighbours)
-        return Stretch(**answer)
+    def _take_slices(self, conditions: Sequence[Condition]) -> None:
+        """One of each under each condition, in rotating order."""
+        for condition in conditions:
+            slices = self.slices.setdefault(condition, {name: Slices() for name in self.static})
+            names = list(self.static)
+            self._turn = (self._turn + 1) % len(names)
+            others = " and ".join(map(str, condition)) or "nobody else"
+            self.say(f"{self.model}: static settings, {others}")
+            with busy(condition):
+                for name in names[self._turn :] + names[: self._turn]:
+                    slices[name].add(self.static[name].run(self.pace.slice_s))
 
-    def _take_slices(self, condition: Condition) -> None:
-        """One of each, in rotating order."""
-        slices = self.slices.setdefault(condition, {name: Slices() for name in self.static})
-        names = list(self.static)
-        self._turn = (self._turn + 1) % len(names)
-        for name in names[self._turn :] + names[: self._turn]:
-            slices[name].add(self.static[name].run(self.pace.slice_s))
 
-    def _start(self, setting: Setting, stack: ExitStack) -> Contender:
-        contender = Contender(self.model, setting, self.folder)
-        stack.callback(contender.close)
-        return contender
+def _by_phase(answer: Mapping[str, Any], ends_s: Sequence[float]) -> list[Stretch]:
+    """Calls filed under the phase they began in; the clock is the same for all processes."""
+    stretches = [Stretch() for _ in ends_s]
+    for at_s, call_s, plan in zip(answer["at_s"], answer["call_s"], answer["plans"], strict=True):
+        index = min(bisect_left(ends_s, at_s), len(ends_s) - 1)
+        stretches[index].call_s.append(call_s)
+        stretches[index].plans.append(plan)
+    return stretches

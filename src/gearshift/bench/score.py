@@ -14,6 +14,8 @@ from gearshift.bench.traces import Phase
 
 PEERS = ("eager", "torch.compile", "onnxruntime", "openvino")
 TWICE = "onnxruntime again"
+TRIAL = "a trial"
+"""In place of a plan's name while two take turns."""
 NEAR = 1.1
 """Within so much of the oracle's time a plan is as good as its."""
 ENOUGH = 20
@@ -46,20 +48,29 @@ class Slices:
 
 
 @dataclass(slots=True, kw_only=True)
-class Stretch:
-    """What Gearshift did in one phase; `plans` names the plan in force at each call."""
+class Lived:
+    """A trace that Gearshift lived through."""
 
-    call_s: list[float]
+    phases: list["Stretch"]
     cpu_s: float
     max_error: float
-    plans: list[str]
     decisions: list[str]
+
+
+@dataclass(slots=True)
+class Stretch:
+    """What Gearshift did in one phase; `plans` names the plan in force at each call, or tells that
+    two took turns."""
+
+    call_s: list[float] = field(default_factory=list)
+    plans: list[str] = field(default_factory=list)
 
     def own_plans(self) -> dict[str, Slices]:
         """Its plans as if they were settings: odd calls are one slice, even ones another."""
         found: dict[str, list[float]] = {}
         for plan, call_s in zip(self.plans, self.call_s, strict=True):
             found.setdefault(plan, []).append(call_s)
+        found.pop(TRIAL, None)
         return {
             f"gearshift's {plan}": Slices(call_s=[calls[0::2], calls[1::2]])
             for plan, calls in found.items()
@@ -70,9 +81,8 @@ class Stretch:
 Settings = Mapping[str, Slices]
 
 
-def case_of(
-    phases: Sequence[Phase], ours: Sequence[Stretch], theirs: Sequence[Settings]
-) -> dict[str, Any]:
+def case_of(phases: Sequence[Phase], lived: Lived, theirs: Sequence[Settings]) -> dict[str, Any]:
+    ours = lived.phases
     names = [name for name in theirs[0] if name != TWICE]
     picked = {name: _composed(phases, [t[name].calls(0) for t in theirs]) for name in names}
     told = {name: _composed(phases, [t[name].calls(1) for t in theirs]) for name in names}
@@ -83,7 +93,7 @@ def case_of(
     our_calls = [call_s for stretch in ours for call_s in stretch.call_s]
     our_s = _mean(our_calls)
     our_p95 = _quantile([(call_s, 1.0) for call_s in our_calls])
-    our_cpu_s = sum(stretch.cpu_s for stretch in ours) / len(our_calls)
+    our_cpu_s = lived.cpu_s / len(our_calls)
     return {
         "gearshift_s": our_s,
         "peers_s": {name: told[name] for name in PEERS},
@@ -100,11 +110,12 @@ def case_of(
         "p95_vs_best_static": _static_p95(phases, theirs, best_static) / our_p95,
         "cpu_s_per_call": our_cpu_s,
         "cpu_vs_best_peer": _cpu_s_per_call(theirs, best_peer) / our_cpu_s,
-        "max_error": max(stretch.max_error for stretch in ours),
+        "max_error": lived.max_error,
         "phases": [
             _phase(phase, stretch, oracle)
             for phase, stretch, oracle in zip(phases, ours, oracles, strict=True)
         ],
+        "decisions": lived.decisions,
     }
 
 
@@ -147,18 +158,21 @@ def _phase(phase: Phase, stretch: Stretch, oracle: tuple[str, list[float]]) -> d
         "oracle_s": _mean(calls),
         "settled": _settled(stretch, statistics.median(calls)),
         "plans": list(dict.fromkeys(stretch.plans)),
-        "decisions": stretch.decisions,
     }
 
 
 def _settled(stretch: Stretch, oracle_s: float) -> dict[str, float] | None:
-    """After how many calls and seconds a plan near the oracle's was in force; None if never."""
+    """After how many calls and seconds a plan near the oracle's was in force and stayed, trials
+    apart; None if never."""
     times: dict[str, list[float]] = {}
     for plan, call_s in zip(stretch.plans, stretch.call_s, strict=True):
         times.setdefault(plan, []).append(call_s)
     good = {p for p, calls in times.items() if statistics.median(calls) <= NEAR * oracle_s}
-    index = next((i for i, plan in enumerate(stretch.plans) if plan in good), None)
-    return None if index is None else {"calls": index, "seconds": sum(stretch.call_s[:index])}
+    good |= {TRIAL} if good else set()
+    last = max((i for i, plan in enumerate(stretch.plans) if plan not in good), default=-1)
+    if last + 1 == len(stretch.plans):
+        return None
+    return {"calls": last + 1, "seconds": sum(stretch.call_s[: last + 1])}
 
 
 def _mean(values: Sequence[float]) -> float:

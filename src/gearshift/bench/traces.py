@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from gearshift.bench.neighbours import KINDS, Neighbour
 
+LONG = 3
+"""So many times as long as a phase in between is one that is alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
@@ -20,8 +23,8 @@ def traces(seed: int, num_cores: int, seconds: float, changes: int) -> dict[str,
     draw = random.Random(seed)
     one = (_neighbour(draw, num_cores),)
     return {
-        "quiet": (Phase(neighbours=(), seconds=seconds),),
-        "neighbour": (Phase(neighbours=one, seconds=seconds),),
+        "quiet": (Phase(neighbours=(), seconds=LONG * seconds),),
+        "neighbour": (Phase(neighbours=one, seconds=LONG * seconds),),
         "changing": _changing(draw, num_cores, seconds, changes),
     }
 

@@ -20,6 +20,7 @@ MIN_CREDIT_S, MIN_CALLS = 1e-3, 8
 """A trial begins only if it may lose what so many calls are foreseen to lose: a shorter one would
 tell nothing."""
 USUAL_CALLS = 3
+RECENT_CALLS, SLO_CALLS, SLO_SHARE = 100, 10, 0.05
 BUILD_HEAD_S = 20.0
 """So long plans may be built before their share of the time counts."""
 SURE = 2.0
@@ -42,6 +43,9 @@ class Limits:
     """However the situations change."""
     slower: float = 1.1
     """A plan that takes so many times what another is known to take is rolled back."""
+    slo_s: float | None = None
+    """So long a call may take; if more than one in twenty takes longer while a plan is tried, that
+    stops at once, and nothing is tried for a while."""
     freeze_s: float = 30.0
     """A policy that did harm is not heard for so long; twice as long each further time."""
 
@@ -52,6 +56,7 @@ class Limits:
             "dwell_s": self.dwell_s >= 0,
             "switches_per_minute": self.switches_per_minute >= 1,
             "slower": self.slower > 1,
+            "slo_s": self.slo_s is None or self.slo_s > 0,
             "freeze_s": self.freeze_s > 0,
         }
         wrong = [name for name, good in sound.items() if not good]
@@ -79,6 +84,7 @@ class Guard:
         self._freezes = 0
         self._switches: deque[float] = deque(maxlen=limits.switches_per_minute)
         self._since: Situation | None = None
+        self._recent: deque[float] = deque(maxlen=RECENT_CALLS)
 
     @property
     def credit_s(self) -> float:
@@ -90,7 +96,20 @@ class Guard:
             self.costs.note(self.plans[snapshot.plan], snapshot)
         for sample in snapshot.samples:
             self.model.add(sample)
+            self._recent.extend(sample.seconds)
         self.served_s += snapshot.served_s
+        if snapshot.trial is not None and self._breached():
+            self.frozen_until_s = snapshot.at_s + self.limits.freeze_s
+
+    def is_frozen(self, snapshot: Snapshot) -> bool:
+        """Whether nothing may be tried."""
+        return snapshot.at_s < self.frozen_until_s
+
+    def _breached(self) -> bool:
+        slo_s, recent = self.limits.slo_s, self._recent
+        if slo_s is None or len(recent) < SLO_CALLS:
+            return False
+        return sum(seconds > slo_s for seconds in recent) > SLO_SHARE * len(recent)
 
     def costs_of(self, sample: Sample) -> list[float]:
         """A plan of the user's own, which is none of ours, by its time alone."""
@@ -123,8 +142,8 @@ class Guard:
         if proposal.plan.fingerprint == snapshot.plan:
             return "not now: already in force"
         if not self.is_known(proposal, snapshot):
-            if snapshot.at_s < self.frozen_until_s:
-                return "not now: the policy did harm and is not heard for a while"
+            if self.is_frozen(snapshot):
+                return "not now: trying did harm, so nothing is tried for a while"
             if self.building_s > BUILD_HEAD_S + self.limits.build_share * self.served_s:
                 return "not now: plans were built for long enough"
             if proposal.how is How.STAND_BY:
