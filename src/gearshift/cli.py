@@ -345,7 +345,7 @@ def _showing(runtime: Runtime) -> Iterator[Callable[[Run, float], None]]:
 
         def seen(run: Run, over: float) -> None:
             decisions()
-            plan = " + ".join(dict.fromkeys(str(r.rewrite) for r in runtime.plan.regions))
+            plan = runtime.plan.summary
             ours_s, theirs_s = run.ours.call_s[-1], run.theirs.median_s
             text = f"{plan}: {ours_s * 1e3:.1f} ms, eager {theirs_s * 1e3:.1f} ms"
             bar.update(task, description=escape(text), completed=over)

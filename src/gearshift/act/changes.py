@@ -134,6 +134,7 @@ class Changes:
         decision = Decision(
             at_s=monotonic() - self._start_s,
             plan=plan.fingerprint if isinstance(plan, Plan) else "no plan",
+            summary=plan.summary if why_malformed(plan) is None else "",
             reason=reason,
             outcome=outcome,
             predicted_gain=predicted_gain,

@@ -149,8 +149,7 @@ def gearshift(model: Any, args: Any, order: Any) -> Opened:
     told = 0
 
     def plan() -> str:
-        rewrites = dict.fromkeys(str(region.rewrite) for region in runtime.plan.regions)
-        return TRIAL if runtime._serving.trial is not None else " + ".join(rewrites)
+        return TRIAL if runtime._serving.trial is not None else runtime.plan.summary
 
     def tell() -> dict[str, Any]:
         nonlocal told

@@ -17,6 +17,8 @@ class Decision:
     predicted_gain: float | None = None
     """Old time over new, as foreseen; above 1 the new plan is faster."""
     measured_gain: float | None = None
+    summary: str = ""
+    """The plan in a few words, such as `onnxruntime x2`."""
 
     def __str__(self) -> str:
         gains = [
@@ -25,4 +27,5 @@ class Decision:
             if gain is not None
         ]
         told = f" ({', '.join(gains)})" if gains else ""
-        return f"{self.at_s:8.2f} s  {self.plan}  {self.reason}: {self.outcome}{told}"
+        plan = f"{self.summary} ({self.plan})" if self.summary else self.plan
+        return f"{self.at_s:8.2f} s  {plan}  {self.reason}: {self.outcome}{told}"

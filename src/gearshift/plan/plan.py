@@ -38,6 +38,11 @@ class Plan:
     def fingerprint(self) -> str:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:10]
 
+    @property
+    def summary(self) -> str:
+        """In a few words: how its regions are compiled."""
+        return " + ".join(dict.fromkeys(str(region.rewrite) for region in self.regions))
+
     def region(self, name: str) -> Region:
         found = next((region for region in self.regions if region.name == name), None)
         if found is None:
