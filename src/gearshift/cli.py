@@ -33,6 +33,7 @@ from gearshift.runtime import Runtime, adapt
 
 SCHEMA_VERSION = 1
 SLOWER_THAN_NOISE = 1.05
+WIDE = 170
 
 app = typer.Typer(
     help="Runs a PyTorch model and keeps changing how it runs, while its outputs stay the same.",
@@ -142,10 +143,10 @@ def bench(
     data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "name": name, "machine": machine()}
     if name == "overhead":
         data |= _bench_overhead(model, seconds)
-        _print(data, as_json, lambda: show_overhead(data, Console()))
+        _print(data, as_json, lambda: show_overhead(data, _wide()))
         return
     data |= _bench_runtime(model, seed, quick)
-    _print(data, as_json, lambda: show_runtime(data, Console()))
+    _print(data, as_json, lambda: show_runtime(data, _wide()))
     if data["void"]:
         noise = f"{abs(data['noise'] - 1):.1%}"
         raise GearshiftError(f"void: the same contender twice differed by {noise}; run it again")
@@ -322,6 +323,11 @@ def _cell(latency_s: float | None, fastest_s: float | None) -> str:
         return "-"
     text = f"{latency_s * 1e3:.3f}"
     return f"[bold]{text}[/bold]" if latency_s == fastest_s else text
+
+
+def _wide() -> Console:
+    """Wide tables are not folded where nobody looks at a screen."""
+    return Console() if sys.stdout.isatty() else Console(width=WIDE)
 
 
 def _say(text: str) -> None:
