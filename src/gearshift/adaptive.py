@@ -12,7 +12,7 @@ from gearshift import settings
 from gearshift.act.background import Background
 from gearshift.act.changes import Changes
 from gearshift.act.executor import Timing, key_of
-from gearshift.act.labels import Labels
+from gearshift.act.labels import signature_text
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Guard, Limits
 from gearshift.decide.keep import Keep
@@ -103,7 +103,7 @@ def open_loop(
 def _signature(runtime: "Runtime") -> str | None:
     """Of the example: what calls will be like."""
     whole = runtime.program.by_name.get("")
-    return None if whole is None else Labels(whole).of(key_of(whole.example)).signature
+    return None if whole is None else signature_text(key_of(whole.example) or ())
 
 
 def explain(loop: Loop) -> list[str]:
@@ -184,9 +184,7 @@ class RuntimeHands:
 
     @property
     def ready(self) -> Sequence[str]:
-        serving = self._changes.serving
-        eager = serving.eager.executor.plan
-        return [p.fingerprint for p in (serving.active.plan, eager, *serving.shelf.plans())]
+        return [plan.fingerprint for plan in self._changes.ready()]
 
     @property
     def disturbed(self) -> bool:
@@ -203,7 +201,7 @@ class RuntimeHands:
 
     def adopt(self, proposal: Proposal, done: Done) -> None:
         plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
-        how = _attempt if self._changes.is_ready(plan) else self._soon
+        how = _attempt if plan in self._changes.ready() else self._soon
         how(lambda: self._changes.adopt(plan, reason, gain), done)
 
     def begin_trial(self, proposal: Proposal, usual_s: float, credit_s: float, done: Done) -> None:

@@ -25,6 +25,7 @@ from gearshift.act.background import Background
 from gearshift.act.changes import Changes
 from gearshift.act.compile import order_for
 from gearshift.act.engines import Engine
+from gearshift.act.labels import Labels
 from gearshift.act.pool import EnginePool, open_pool
 from gearshift.act.prepared import Prepared
 from gearshift.act.renew import Renewal
@@ -112,6 +113,7 @@ class Runtime:
         self.open_engine = self._pool.get
         self._background = Background()
         self._tallies = Tallies()
+        self._labels = Labels(program.by_name.get(""))
         self._counting = threading.Lock()
         self._closed = False
         self._audit = Audit(self._background, tolerance, self._caught)
@@ -132,6 +134,7 @@ class Runtime:
             count=self._room.count,
             weights_changed=self._weights_changed,
             failed=self._failed,
+            labels=self._labels,
         )
         self._renewal = Renewal(
             self._background, lambda: [fragment.watch for fragment in self.program.fragments]
@@ -293,7 +296,7 @@ class Runtime:
 
     def _begin(self) -> None:
         """On the model itself; nothing has changed yet."""
-        eager = eager_executor(self.program, self._tallies)
+        eager = eager_executor(self.program, self._tallies, self._labels)
         self._serving = Serving(eager, self._background, self._audit.watch)
         self._changes = Changes(self._serving, self.prepare, self._as_captured)
 

@@ -27,7 +27,7 @@ from gearshift.plan.plan import Plan, whole
 Broken = Callable[[Plan, tuple[Any, ...], dict[str, Any], Exception], Any]
 
 
-def eager_executor(program: Program, tallies: Tallies) -> EagerExecutor:
+def eager_executor(program: Program, tallies: Tallies, labels: Labels) -> EagerExecutor:
     """The user's own model; what it refuses is explained in terms of its arguments."""
     captured = program.by_name.get("")
 
@@ -41,7 +41,6 @@ def eager_executor(program: Program, tallies: Tallies) -> EagerExecutor:
     forward = getattr(program.eager, "forward", program.eager)
     names = list(inspect.signature(forward).parameters)
     outside = tallies if captured is None else None
-    labels = Labels(captured)
     return EagerExecutor(whole(program.graph), program.eager, refuse, names, key, labels, outside)
 
 
@@ -64,7 +63,7 @@ def assemble(
         built.append(variants)
     executors = {v.fragment.name: v.executor for v in built}
     if program.skeleton is None:
-        whole_model = WholeExecutor(plan, executors[""], audit, Labels(program.by_name[""]))
+        whole_model = WholeExecutor(plan, executors[""], audit, shop.labels)
         return Prepared(executor=whole_model, variants=tuple(built))
     in_parts = PartialExecutor(plan, executors, program.skeleton, shop.tallies, audit, broken)
     verify_parts(program.eager, in_parts.shell, program.example, shop.tolerance)

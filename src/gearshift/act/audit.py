@@ -9,11 +9,11 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils import _pytree as pytree
+from torch import nn
 
 from gearshift.act.background import Background
 from gearshift.act.verify import Tolerance, compare
+from gearshift.capture.calls import own_copy
 from gearshift.capture.program import Fragment
 from gearshift.capture.weights import eval_twin
 from gearshift.errors import VerifyError
@@ -59,7 +59,7 @@ class Audit:
     ) -> None:
         """Keeps copies, since the caller owns inputs and outputs from here on."""
         self.due_s, self._taken_s = float("inf"), perf_counter()
-        copies = pytree.tree_map(_copy, (args, kwargs, result))
+        copies = own_copy((args, kwargs, result))
         self._background.submit(lambda: self._check(plan, fragment, *copies))
 
     def _check(self, plan: Plan, fragment: Fragment, args: Any, kwargs: Any, result: Any) -> None:
@@ -91,7 +91,3 @@ class Audit:
         self.worst_error = max(self.worst_error, error)
         self.checked += 1
         self._early -= 1
-
-
-def _copy(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value

@@ -95,7 +95,7 @@ class Changes:
 
     def stand_by(self, plan: Plan) -> None:
         """Builds a plan for when it is wanted."""
-        if not self.is_ready(plan):
+        if plan not in self.ready():
             prepared = self._prepare(plan)
             with self.lock:
                 self._refuse_by_hand(prepared)
@@ -109,11 +109,11 @@ class Changes:
             if prepared is not None:
                 self.serving.let_go(prepared)
 
-    def is_ready(self, plan: Plan) -> bool:
-        """Whether it serves, or could at once."""
+    def ready(self) -> list[Plan]:
+        """Those that serve, or could at once."""
+        serving = self.serving
         with self.lock:
-            eager = self.serving.eager.executor.plan
-            return plan in self.serving.shelf or plan in (self.serving.active.plan, eager)
+            return [serving.active.plan, serving.eager.executor.plan, *serving.shelf.plans()]
 
     def end(self) -> None:
         """Back to the model itself; whatever was still to come is overtaken."""

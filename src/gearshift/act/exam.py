@@ -11,18 +11,12 @@ from typing import Any
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from gearshift.act.samples import extremes, faint, samples, with_odd_values
+from gearshift.act.samples import Question, ask, extremes, faint, samples, with_odd_values
 from gearshift.capture.program import Fragment
 
 MAX_EXAMS, MAX_PASSED = 4, 32
 MAX_BYTES = 1 << 26
 """A larger one is not kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    leaves: Sequence[Any]
-    answer: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +65,7 @@ class Exams:
 
 def make_exam(fragment: Fragment, leaves: Sequence[Any]) -> Exam:
     """What the model refuses is not asked; of the usual, the leaves themselves are instead."""
-    usual = [_ask(fragment, drawn) or _ask(fragment, list(leaves)) for drawn in samples(leaves)]
+    usual = [ask(fragment, drawn) or ask(fragment, list(leaves)) for drawn in samples(leaves)]
     return Exam(
         usual=tuple(question for question in usual if question is not None),
         small=_answered(fragment, faint(leaves)),
@@ -81,15 +75,8 @@ def make_exam(fragment: Fragment, leaves: Sequence[Any]) -> Exam:
 
 
 def _answered(fragment: Fragment, drawn: Iterable[list[Any]]) -> tuple[Question, ...]:
-    asked = [_ask(fragment, leaves) for leaves in drawn]
+    asked = [ask(fragment, leaves) for leaves in drawn]
     return tuple(question for question in asked if question is not None)
-
-
-def _ask(fragment: Fragment, leaves: list[Any]) -> Question | None:
-    try:
-        return Question(leaves, fragment.call_eager(leaves))
-    except Exception:  # the model's own word on whether these inputs make sense to it
-        return None
 
 
 def _about(leaf: Any) -> Any:

@@ -28,7 +28,7 @@ MAX_LABELS = 256
 
 
 class Labels:
-    """Made once for each key."""
+    """Made once for each key, for all plans of a model."""
 
     def __init__(self, whole: Fragment | None) -> None:
         self._whole = whole
@@ -39,7 +39,7 @@ class Labels:
         if label is None:
             if len(self._made) >= MAX_LABELS:
                 self._made = {None: UNKNOWN}
-            label = self._made[key] = Label(_text(key or ()), self._work(key or ()))
+            label = self._made[key] = Label(signature_text(key or ()), self._work(key or ()))
         return label
 
     def _work(self, key: Key) -> Work | None:
@@ -61,7 +61,7 @@ def _number(size: int | str, bound: dict[str, int]) -> int:
     return number
 
 
-def _text(key: Sequence[Any]) -> str:
+def signature_text(key: Sequence[Any]) -> str:
     """Shapes and dtypes; other arguments as they print."""
     return ", ".join(
         f"{str(kind).removeprefix('torch.')}{list(value)}"

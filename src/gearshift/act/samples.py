@@ -4,6 +4,7 @@ Must not know plans.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -64,12 +65,18 @@ def _like(leaf: Any, generator: torch.Generator) -> Any:
     return leaf.reshape(-1)[picks]
 
 
-def accepted(fragment: Fragment, leaves: Sequence[Any]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Question:
+    leaves: Sequence[Any]
+    answer: Any
+
+
+def ask(fragment: Fragment, leaves: list[Any]) -> Question | None:
+    """None if the model refuses these inputs."""
     try:
-        fragment.call_eager(leaves)
+        return Question(leaves, fragment.call_eager(leaves))
     except Exception:  # the model's own word on whether these inputs make sense to it
-        return False
-    return True
+        return None
 
 
 def extremes(leaves: Sequence[Any]) -> Iterator[list[Any]]:
@@ -113,7 +120,7 @@ def other_sizes(fragment: Fragment) -> list[Any] | None:
             sizes = _changed(fragment, chosen, change)
             leaves = [_resized(fragment, index, sizes) for index in range(len(fragment.leaves))]
             outside = fragment.sizes.why_outside(fragment.leaves, leaves, lone=False)
-            if sizes and outside is None and accepted(fragment, leaves):
+            if sizes and outside is None and ask(fragment, leaves) is not None:
                 return leaves
     return None
 

@@ -19,9 +19,6 @@ class Shelf:
         self._let_go = let_go
         self._plans: OrderedDict[Plan, Prepared] = OrderedDict()
 
-    def __contains__(self, plan: Plan) -> bool:
-        return plan in self._plans
-
     def plans(self) -> list[Plan]:
         return list(self._plans)
 

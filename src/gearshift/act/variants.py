@@ -22,7 +22,8 @@ from gearshift.act.compile import (
     reusable,
 )
 from gearshift.act.exam import Exams
-from gearshift.act.executor import FragmentExecutor, Key
+from gearshift.act.executor import FragmentExecutor
+from gearshift.act.labels import Key, Labels
 from gearshift.act.samples import other_sizes
 from gearshift.act.steps import Unfit
 from gearshift.act.tally import Tallies
@@ -56,6 +57,7 @@ class Workshop:
     """Told of all there are, since what they hold counts."""
     weights_changed: Callable[[], None]
     failed: Callable[["Variants", Region, Exception], None]
+    labels: Labels
     exams: Exams = field(default_factory=Exams)
 
 

@@ -13,8 +13,10 @@ from torch.utils import _pytree as pytree
 
 from gearshift.act.backends import Executable
 from gearshift.act.compile import Variant, boundary_values
-from gearshift.act.exam import Exam, Question
+from gearshift.act.exam import Exam
 from gearshift.act.executor import unflattener
+from gearshift.act.samples import Question
+from gearshift.capture.calls import own_copy
 from gearshift.capture.program import Fragment
 from gearshift.errors import VerifyError
 from gearshift.plan.plan import Region
@@ -101,7 +103,7 @@ def verify_parts(
     submodules are may do something else then. A model that contradicts itself is not compared."""
 
     def call(model: Callable[..., Any]) -> list[Tensor]:
-        args, kwargs = pytree.tree_map(_copy, example)
+        args, kwargs = own_copy(example)
         with torch.no_grad():
             leaves = pytree.tree_leaves(model(*args, **kwargs))
         return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
@@ -117,10 +119,6 @@ def verify_parts(
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise VerifyError(f"the model's own code fails around captured parts: {reason}") from error
     compare(expected, got, tolerance, "the model's own code around captured parts")
-
-
-def _copy(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

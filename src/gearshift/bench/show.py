@@ -11,50 +11,56 @@ from rich.table import Table
 
 
 def show_overhead(data: Mapping[str, Any], out: Console) -> None:
-    calls = Table(title="a call through the null backend")
-    for column in ("model", "regions", "weights", "us"):
-        calls.add_column(column, justify="left" if column == "model" else "right")
-    direct = Table(title="one plan per backend, against the backend by hand")
-    for column in ("model", "rewrite", "gearshift ms", "by hand ms", "ratio"):
-        direct.add_column(column, justify="right" if column[-1] in "so" else "left")
+    calls = _table("a call through the null backend", 1, "model", "regions", "weights", "us")
+    hand = ("model", "rewrite", "gearshift ms", "by hand ms", "ratio")
+    direct = _table("one plan per backend, against the backend by hand", 2, *hand)
+    watch = _table("the same plan with the loop looking on", 1, "model", "ms", "without", "ratio")
     for case in data["cases"]:
-        about = case["case"]
-        if "watched_s" in case:
-            continue
+        about, model = case["case"], case["case"]["model"]
         if "call_s" in case:
-            numbers = (str(about["regions"]), str(about["weights"]), f"{case['call_s'] * 1e6:.0f}")
-            calls.add_row(about["model"], *numbers)
-        else:
+            numbers = (about["regions"], about["weights"], f"{case['call_s'] * 1e6:.0f}")
+            calls.add_row(model, *map(str, numbers))
+        elif "direct_s" in case:
             times = (_ms(case["gearshift_s"]), _ms(case["direct_s"]))
-            direct.add_row(about["model"], about["rewrite"], *times, f"{case['vs_direct']:.2f}")
-    watch = Table(title="monitoring: the same plan with the loop looking on, and without")
-    for column in ("model", "with ms", "without ms", "ratio"):
-        watch.add_column(column, justify="left" if column == "model" else "right")
-    for case in data["cases"]:
-        if "watched_s" in case:
+            direct.add_row(model, about["rewrite"], *times, f"{case['vs_direct']:.2f}")
+        else:
             times = (_ms(case["watched_s"]), _ms(case["unwatched_s"]))
-            watch.add_row(case["case"]["model"], *times, f"{case['vs_unwatched']:.3f}")
+            watch.add_row(model, *times, f"{case['vs_unwatched']:.3f}")
     out.print(calls, direct, watch)
 
 
+def _table(title: str, words: int, *columns: str) -> Table:
+    """The first columns hold words, the others numbers."""
+    table = Table(title=title)
+    for index, column in enumerate(columns):
+        table.add_column(
+            column, no_wrap=index < words, justify="left" if index < words else "right"
+        )
+    return table
+
+
 def show_runtime(data: Mapping[str, Any], out: Console) -> None:
-    table = Table(title=f"seed {data['seed']}: ms a call, and ratios; above 1 gearshift is better")
-    for column in ("model", "trace", "start"):
-        table.add_column(column, no_wrap=True)
-    for column in ("gearshift", "eager", "best static", "oracle", "vs eager", "vs best peer"):
-        table.add_column(column, justify="right")
-    for column in ("vs best static", "of oracle", "p95 vs eager", "CPU vs peer"):
-        table.add_column(column, justify="right")
+    title = f"seed {data['seed']}: ms a call, and ratios; above 1 gearshift is better"
+    times = ("gearshift", "eager", "best static", "oracle")
+    ratios = (
+        "vs eager",
+        "vs best peer",
+        "vs best static",
+        "of oracle",
+        "p95 vs eager",
+        "CPU vs peer",
+    )
+    table = _table(title, 3, "model", "trace", "start", *times, *ratios)
     for case in data["cases"]:
         about, peers = case["case"], case["peers_s"]
-        times = (case["gearshift_s"], peers["eager"], case["best_static_s"], case["oracle_s"])
+        took = (case["gearshift_s"], peers["eager"], case["best_static_s"], case["oracle_s"])
         names = ("vs_eager", "vs_best_peer", "vs_best_static", "of_oracle", "p95_vs_eager")
-        ratios = [f"{case[name]:.2f}" for name in (*names, "cpu_vs_best_peer")]
-        table.add_row(about["model"], about["trace"], about["start"], *map(_ms, times), *ratios)
+        cells = [f"{case[name]:.2f}" for name in (*names, "cpu_vs_best_peer")]
+        table.add_row(about["model"], about["trace"], about["start"], *map(_ms, took), *cells)
     out.print(table)
-    changes = Table(title="after a change: when a plan within 10 % of the oracle's was in force")
-    for column in ("model", "trace", "start", "neighbours", "oracle", "calls", "seconds"):
-        changes.add_column(column, justify="right" if column in ("calls", "seconds") else "left")
+    title = "after a change: when a plan within 10 % of the oracle's was in force, to stay"
+    about_phase = ("model", "trace", "start", "neighbours", "oracle")
+    changes = _table(title, len(about_phase), *about_phase, "calls", "seconds")
     for case in data["cases"]:
         about = case["case"]
         for phase in case["phases"]:
@@ -66,12 +72,10 @@ def show_runtime(data: Mapping[str, Any], out: Console) -> None:
 
 
 def _summary(summary: Mapping[str, Any], out: Console) -> None:
-    table = Table(title="geometric mean (minimum)")
-    table.add_column("trace, start", no_wrap=True)
-    for ratio in next(iter(summary.values())):
-        table.add_column(ratio.replace("_", " "), justify="right")
-    for group, ratios in summary.items():
-        cells = [f"{r['geometric_mean']:.2f} ({r['minimum']:.2f})" for r in ratios.values()]
+    ratios = [ratio.replace("_", " ") for ratio in next(iter(summary.values()))]
+    table = _table("geometric mean (minimum)", 1, "trace, start", *ratios)
+    for group, found in summary.items():
+        cells = [f"{r['geometric_mean']:.2f} ({r['minimum']:.2f})" for r in found.values()]
         table.add_row(group, *cells)
     out.print(table)
 

@@ -123,6 +123,15 @@ def _why_unlike(leaf: Leaf, value: Any) -> str | None:
     return None if fits else describe(value.dtype, value.shape)
 
 
+def own_copy(tree: Any) -> Any:
+    """Of a call's arguments or results: the caller may change what it holds."""
+    return pytree.tree_map(_copy, tree)
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
 def refuse_absurd(leaves: Sequence[Any] | None, names: Sequence[str]) -> None:
     """Before anything is allocated: sizes no machine could hold."""
     for index, value in enumerate(leaves or ()):

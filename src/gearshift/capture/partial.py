@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
+from gearshift.capture.calls import own_copy
 from gearshift.capture.export import capture_fragment
 from gearshift.capture.program import Fragment
 from gearshift.capture.weights import unharmed
@@ -73,7 +73,7 @@ def _hooks(model: nn.Module, visits: dict[str, Visit], starts: dict[str, float])
     for path, module in model.named_modules():
 
         def before(_: Any, args: Any, kwargs: Any, path: str = path) -> None:
-            kept = pytree.tree_map(_copy, (args, kwargs))
+            kept = own_copy((args, kwargs))
             visits.setdefault(path, Visit(*kept))
             starts[path] = perf_counter()
 
@@ -82,10 +82,6 @@ def _hooks(model: nn.Module, visits: dict[str, Visit], starts: dict[str, float])
 
         yield module.register_forward_pre_hook(before, with_kwargs=True)
         yield module.register_forward_hook(after)
-
-
-def _copy(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
 class StandIn(nn.Module):

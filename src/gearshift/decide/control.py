@@ -17,10 +17,11 @@ from gearshift.decide.messages import Answer, Hello, read_answer, write_hello, w
 from gearshift.decide.mind import Mind
 from gearshift.decide.policy import Outcome
 from gearshift.ir.snapshot import Sample, Snapshot
+from gearshift.observe.sampler import ASLEEP_S
 
 log = logging.getLogger("gearshift")
 CHILD = (sys.executable, "-m", "gearshift.decide.child")
-PATIENCE_S, SAVE_S, ASLEEP_S = 10.0, 2.0, 1.0
+PATIENCE_S, SAVE_S = 10.0, 2.0
 ASK_S, BACK_OFF_S, LONGEST_S = 0.4, 1.0, 60.0
 MAX_WAITING = 512
 """Samples kept while the child is silent."""

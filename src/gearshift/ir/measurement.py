@@ -6,6 +6,14 @@ Must not know who measures. A metric that could not be had is None and says `una
 from dataclasses import dataclass
 from enum import StrEnum
 
+MIN_S, MAX_S = 1e-6, 3600.0
+"""What a call can take: below, a clock was misread; above, something hung."""
+
+
+def is_sample(seconds: float) -> bool:
+    """Also not NaN."""
+    return MIN_S <= seconds <= MAX_S
+
 
 class Source(StrEnum):
     MEASURED = "measured"

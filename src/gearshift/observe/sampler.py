@@ -126,7 +126,7 @@ class Sampler:
             at_s=self._last_s,
             plan=plan,
             trial=trial,
-            situation=self._situation(self._signature, neighbours),
+            situation=_situation(self._signature, neighbours),
             samples=tuple(
                 _sample(fingerprint, Situation(signature=signature, neighbours=neighbours), group)
                 for (fingerprint, signature), group in calls.items()
@@ -158,14 +158,15 @@ class Sampler:
         share = _value(readings, OTHERS)
         return None if share is None else share * self._num_cores
 
-    def _situation(self, signature: str | None, neighbours: int) -> Situation | None:
-        return (signature and Situation(signature=signature, neighbours=neighbours)) or None
-
     def _note_work(self, group: Sequence[Timed]) -> None:
         """For what can only be modelled."""
         work, seconds = group[0].label.work, sum(timing.call_s for timing in group)
         if work is not None:
             self._counters.note(replace(work, seconds=seconds / len(group)))
+
+
+def _situation(signature: str | None, neighbours: int) -> Situation | None:
+    return None if signature is None else Situation(signature=signature, neighbours=neighbours)
 
 
 def _sample(fingerprint: str, situation: Situation, group: Sequence[Timed]) -> Sample:

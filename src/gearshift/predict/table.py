@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gearshift.ir.measurement import Source
+from gearshift.ir.measurement import Source, is_sample
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation
 from gearshift.ir.work import Work
@@ -33,7 +33,6 @@ DRIFT = 1.5
 anew."""
 DOUBTED, PERSISTS = 2, 20
 """What it counts for then; after so many calls that tell the same."""
-SHORTEST_S, LONGEST_S = 1e-6, 3600.0
 
 
 @dataclass(slots=True)
@@ -45,7 +44,7 @@ class Stats:
     spread: float = 0.0
 
     def add(self, seconds: float) -> None:
-        if not SHORTEST_S <= seconds <= LONGEST_S:  # also NaN
+        if not is_sample(seconds):
             return
         self.count += 1
         value, weight = math.log(seconds), 1 / min(self.count, MEMORY)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import fsum
 
-MIN_S, MAX_S = 1e-6, 3600.0
-"""What a call can take: below, a clock was misread; above, something hung."""
+from gearshift.ir.measurement import MAX_S, is_sample
+
 MAX_COUNT = 2**53
 
 
@@ -44,10 +44,6 @@ class Latency:
             mean_s=_between(mean_s, self.mean_s, other.mean_s),
             m2_s2=self.m2_s2 + other.m2_s2 + apart_s**2 * self.count * other.count / count,
         )
-
-
-def is_sample(seconds: float) -> bool:
-    return MIN_S <= seconds <= MAX_S
 
 
 def latency_of(seconds: Iterable[float]) -> Latency | None:

@@ -41,7 +41,7 @@ class Store:
     not kept, what cannot be read is not there. A write takes the time of a small transaction and
     may wait seconds for other processes, so it belongs on a background thread.
 
-    Samples no call can take (`latency.MIN_S` to `MAX_S`) are not kept, and rows that could not
+    Samples no call can take (`is_sample`) are not kept, and rows that could not
     come from such samples are not read. A row is a mean over `latency.count` samples: a single
     one moves it by its share, and readers bound their trust by the count. Times of day tell
     which rows go first when there are too many, and nothing else."""
