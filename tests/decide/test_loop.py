@@ -151,6 +151,7 @@ def test_what_a_trial_costs_is_not_what_the_policy_says() -> None:
     assert lost_s <= 0.02 * sum(t for _, _, t in world.served) + 0.25
 
 
+@pytest.mark.capability("core.never-slower")
 def test_a_slow_plan_is_rolled_back_whatever_is_proposed() -> None:
     world = World()
     running = loop(world)
