@@ -5,6 +5,7 @@ Sees protocols only. Runs on a thread of its own; what takes long is done elsewh
 
 import logging
 import threading
+from collections import Counter
 from itertools import count
 from time import monotonic, thread_time
 
@@ -18,11 +19,12 @@ from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.observe.sampler import Sampler
 
 log = logging.getLogger("gearshift")
-TICK_S, STEP_EVERY = 0.1, 4
-"""Who else is there is looked at each tick; if nothing is under way, the rest every few ticks."""
+TICK_S, CALM_S, STEP_EVERY = 0.1, 0.2, 2
+"""Who else is there is looked at each tick, less often while all is calm; if nothing is under way,
+the rest every few ticks."""
 MAX_SERVED = 64
 """Situations of which it is remembered what served them."""
-RECALL_S, RECALL_TICK_S = 5.0, 0.02
+RECALL_S, RECALL_TICK_S, MAX_REPEATS = 5.0, 0.02, 2
 """What is known from earlier starts is waited for no longer than this."""
 
 
@@ -134,17 +136,40 @@ class Loop:
         )
 
     def recall(self) -> None:
-        """Before the first call: what is known from earlier starts to be best serves."""
+        """Before the first call: what is known from earlier starts to be best serves, and what is
+        known to be for other situations stands by. Later, building it would slow down calls."""
         end_s = monotonic() + RECALL_S
-        while self.changeover.adopted is None and monotonic() < end_s:
+        proposed: Counter[str] = Counter()
+        while monotonic() < end_s:
             self.glance()
             snapshot = self.seen = self.observe()
+            answers = self.answers
             proposal = None if self.changeover.building else self.ask(snapshot)
-            if proposal is not None and self.guard.is_known(proposal, snapshot):
-                self.changeover.adopt(proposal, snapshot)
-            elif self.answers and not self.changeover.building:
-                return
+            if self.answers > answers and not self._recalled(proposal, snapshot, proposed):
+                break
             self._stop.wait(RECALL_TICK_S)
+        self.guard.building_s = 0.0
+
+    def _recalled(
+        self, proposal: Proposal | None, snapshot: Snapshot, proposed: Counter[str]
+    ) -> bool:
+        """Whether there may be more. An answer may be to a question from before the last change,
+        so that one repeated proposal means nothing."""
+        if proposal is None:
+            return False
+        plan = proposal.plan.fingerprint
+        proposed[plan] += 1
+        if proposed[plan] == 1 and self.guard.is_known(proposal, snapshot):
+            self.changeover.adopt(proposal, snapshot)
+        elif proposed[plan] == 1 and proposal.how is How.STAND_BY:
+            self.changeover.stand_by(proposal, snapshot)
+        else:
+            return 1 < proposed[plan] <= MAX_REPEATS
+        return True
+
+    @property
+    def _astir(self) -> bool:
+        return self.changeover.under_way or self.sampler.doubtful
 
     def start(self) -> None:
         self._thread.start()
@@ -156,7 +181,7 @@ class Loop:
 
     def _run(self) -> None:
         for number in count():
-            if self._stop.wait(TICK_S):
+            if self._stop.wait(TICK_S if self._astir else CALM_S):
                 break
             try:
                 changed = self.glance()

@@ -26,6 +26,8 @@ import sys, time
 from pathlib import Path
 from gearshift.bench.arena import Contender, Setting
 contender = Contender(sys.argv[1], Setting(kind="eager"), Path(sys.argv[2]))
+contender.arrive()
+contender.open()
 print(contender._process.pid, flush=True)
 time.sleep(600)
 """
@@ -49,6 +51,8 @@ def test_contenders_answer_alike_and_stand_still_between(model: str, tmp_path: P
     for kind in ("export", "onnxruntime", "gearshift"):
         contender = Contender(f"{model}:make", Setting(kind=kind), tmp_path)
         try:
+            contender.arrive()
+            contender.open()
             answer = contender.run(0.3)
             assert len(answer["call_s"]) > 0
             assert answer["max_error"] < 1e-4
@@ -59,8 +63,13 @@ def test_contenders_answer_alike_and_stand_still_between(model: str, tmp_path: P
 
 
 def test_one_that_cannot_start_says_why(model: str, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="no such weights"):
-        Contender(f"{model}:broken", Setting(kind="eager"), tmp_path)
+    contender = Contender(f"{model}:broken", Setting(kind="eager"), tmp_path)
+    try:
+        contender.arrive()
+        with pytest.raises(RuntimeError, match="no such weights"):
+            contender.open()
+    finally:
+        contender.close()
 
 
 def test_a_contender_goes_with_a_benchmark_that_is_killed(model: str, tmp_path: Path) -> None:

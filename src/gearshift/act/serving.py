@@ -44,13 +44,15 @@ class Serving:
         trial = self.trial
         return (self.active,) if trial is None else (trial.old, trial.new)
 
-    def serve(self, prepared: Prepared, *, shelve: Prepared | None = None) -> None:
+    def serve(
+        self, prepared: Prepared, *, shelve: Prepared | None = None, wanted: bool = True
+    ) -> None:
         """What served before is freed, but for what is shelved."""
         kept = () if shelve is None else shelve.variants
         self._exchange(prepared.executor, prepared.variants, kept=kept)
         self.in_force = prepared
         if shelve is not None:
-            self.shelf.put(shelve)
+            self.shelf.put(shelve, wanted=wanted)
 
     def begin_trial(self, new: Prepared, *, usual_s: float, credit_s: float) -> None:
         old = self.in_force
@@ -59,11 +61,13 @@ class Serving:
         self._exchange(turns, (*old.variants, *new.variants))
 
     def end_trial(self, *, keep_new: bool) -> TakingTurns | None:
-        """The better one serves, the other stands by; None if the trial was overtaken."""
+        """The better one serves, the other stands by if there is room; None if the trial was
+        overtaken."""
         turns = self.trial
         if turns is not None:
             new, old = self.newcomer, self.in_force
-            self.serve(new if keep_new else old, shelve=old if keep_new else new)
+            better, other = (new, old) if keep_new else (old, new)
+            self.serve(better, shelve=other, wanted=False)
         return turns
 
     def plan_of(self, variants: Variants) -> Plan | None:

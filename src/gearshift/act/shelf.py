@@ -13,7 +13,7 @@ MAX_PLANS = 3
 
 
 class Shelf:
-    """The least recently used goes first. Whoever holds the runtime's lock may use it."""
+    """The least recently wanted goes first. Whoever holds the runtime's lock may use it."""
 
     def __init__(self, let_go: Callable[[Prepared], None]) -> None:
         self._let_go = let_go
@@ -22,12 +22,15 @@ class Shelf:
     def plans(self) -> list[Plan]:
         return list(self._plans)
 
-    def put(self, prepared: Prepared) -> None:
+    def put(self, prepared: Prepared, *, wanted: bool = True) -> None:
+        """One not wanted stays as long as there is room."""
         if prepared.variants:
             before = self._plans.pop(prepared.executor.plan, None)
             if before is not None and before is not prepared:
                 self._let_go(before)
             self._plans[prepared.executor.plan] = prepared
+            if not wanted:
+                self._plans.move_to_end(prepared.executor.plan, last=False)
             if len(self._plans) > MAX_PLANS:
                 self._let_go(self._plans.popitem(last=False)[1])
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -28,12 +29,18 @@ class Setting:
 
 
 class Contender:
-    """`folder` is where those of one model leave what they share; `home`, what Gearshift keeps."""
+    """`folder` is where those of one model leave what they share; `home`, what Gearshift keeps.
+
+    Several may be made at once: each loads its libraries, and waits to be opened.
+    """
 
     def __init__(
         self, model: str, setting: Setting, folder: Path, home: Path | None = None
     ) -> None:
         self._kind = setting.kind
+        self._order = {"model": model, "folder": str(folder), **asdict(setting)}
+        self.ready_s = 0.0
+        """How long it took to open."""
         self._log = folder / f"{setting.kind}-{next(NUMBERS)}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -45,14 +52,16 @@ class Contender:
                 env={**os.environ, "GEARSHIFT_HOME": str(home or folder / "home")},
                 start_new_session=True,
             )
-        try:
-            order = {"model": model, "folder": str(folder), **asdict(setting)}
-            self._say(json.dumps(order))
-            self.ready_s = self._hear()["ready_s"]
-            self._signal(signal.SIGSTOP)
-        except BaseException:
-            self.close()
-            raise
+
+    def arrive(self) -> None:
+        """Waits until it has loaded its libraries."""
+        self._hear()
+
+    def open(self) -> None:
+        """It gets the model ready, and then stands still until it is to run."""
+        self._say(json.dumps(self._order))
+        self.ready_s = self._hear()["ready_s"]
+        self._signal(signal.SIGSTOP)
 
     def run(self, seconds: float) -> dict[str, Any]:
         self.begin(seconds)
@@ -69,7 +78,8 @@ class Contender:
         return answer
 
     def close(self) -> None:
-        self._signal(signal.SIGKILL)
+        with suppress(ProcessLookupError):  # closed before
+            self._signal(signal.SIGKILL)
         self._process.wait()
 
     def _say(self, line: str) -> None:

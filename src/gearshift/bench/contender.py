@@ -1,7 +1,8 @@
 """One contender in a process of its own: `python -m gearshift.bench.contender`.
 
-Reads what to be from the first line, then a number of seconds a line: runs the model for so long
-and answers with what it took. Must not know who else is measured.
+Says a word once its libraries are loaded; reads what to be from the first line, then a number of
+seconds a line: runs the model for so long and answers with what it took. Must not know who else is
+measured.
 """
 
 import ctypes
@@ -30,7 +31,10 @@ Call = Callable[..., Any]
 def main() -> None:
     """A stopped process would outlive a benchmark that was killed: this one goes with it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    order = json.loads(sys.stdin.readline())
+    print(json.dumps({"arrived": True}), flush=True)
+    order = json.loads(sys.stdin.readline() or "null")
+    if order is None:
+        return
     torch.manual_seed(0)
     model, example = load(order["model"])
     args = example if isinstance(example, tuple) else (example,)

@@ -143,6 +143,9 @@ def monitoring_case(name: str, seconds: float) -> dict[str, Any]:
         contenders = {kind: Contender(name, Setting(kind=kind), folder) for kind in calls}
         for contender in contenders.values():
             stack.callback(contender.close)
+            contender.arrive()
+        for contender in contenders.values():
+            contender.open()
             contender.run(SETTLE_S)
         for turn in range(2 * max(2, round(seconds / SLICE_S))):
             for kind in sorted(contenders, reverse=turn % 2 == 0):

@@ -41,9 +41,11 @@ class Pace:
     rounds: int = 3
     """Of slices of every static setting, spread over a trace."""
     changes: int = 5
+    traces: tuple[str, ...] = ("quiet", "neighbour", "changing")
 
 
-QUICK = Pace(phase_s=3.0, slice_s=0.35, rounds=2, changes=3)
+QUICK = Pace(phase_s=3.0, slice_s=0.35, rounds=2, changes=3, traces=("quiet", "changing"))
+GEARSHIFT = Setting(kind="gearshift", warm_up=0)
 
 
 def settings(num_cores: int) -> dict[str, Setting]:
@@ -66,8 +68,9 @@ def measure(
     for model in models:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gearshift-")))
-            arena = _Arena(model, folder, num_cores, pace, stack, say)
             trace = traces(seed, num_cores, pace.phase_s, pace.changes)
+            trace = {name: phases for name, phases in trace.items() if name in pace.traces}
+            arena = _Arena(model, folder, num_cores, pace, stack, say)
             lived = {name: arena.live_through(name, phases) for name, phases in trace.items()}
         for name, phases in trace.items():
             theirs = [arena.slices[phase.neighbours] for phase in phases]
@@ -96,15 +99,27 @@ class _Arena:
         self.slices: dict[Condition, dict[str, Slices]] = {}
         self.static: dict[str, Contender] = {}
         self._turn = 0
-        say(f"{model}: exporting")
-        exporter = Contender(model, Setting(kind="export"), folder)
-        exporter.close()
-        self.ready_s = {"export": exporter.ready_s}
+        everybody = {"the export": self._make(stack, Setting(kind="export"))}
         for name, setting in settings(num_cores).items():
+            self.static[name] = everybody[name] = self._make(stack, setting)
+        self.lives = {
+            (trace, start): self._make(stack, GEARSHIFT, folder / trace)
+            for trace in pace.traces
+            for start in STARTS
+        }
+        say(f"{model}: loading libraries")
+        for contender in (*everybody.values(), *self.lives.values()):
+            contender.arrive()
+        for name, contender in everybody.items():
             say(f"{model}: starting {name}")
-            self.static[name] = Contender(model, setting, folder)
-            stack.callback(self.static[name].close)
-            self.ready_s[name] = self.static[name].ready_s
+            contender.open()
+        everybody["the export"].close()
+        self.ready_s = {name: contender.ready_s for name, contender in everybody.items()}
+
+    def _make(self, stack: ExitStack, setting: Setting, home: Path | None = None) -> Contender:
+        contender = Contender(self.model, setting, self.folder, home)
+        stack.callback(contender.close)
+        return contender
 
     def live_through(self, name: str, phases: Sequence[Phase]) -> dict[str, Lived]:
         """From nothing, and again with what was learned; static settings before and after."""
@@ -120,10 +135,10 @@ class _Arena:
 
     def _run(self, name: str, start: str, phases: Sequence[Phase]) -> Lived:
         """One process lives through the whole trace; neighbours come and go meanwhile."""
-        setting = Setting(kind="gearshift", warm_up=0)
-        gearshift = Contender(self.model, setting, self.folder, home=self.folder / name)
+        gearshift = self.lives[name, start]
+        gearshift.open()
+        self.ready_s[f"gearshift, {start}"] = gearshift.ready_s
         try:
-            self.ready_s[f"gearshift, {start}"] = gearshift.ready_s
             ends_s: list[float] = []
             gearshift.begin(sum(phase.seconds for phase in phases))
             for phase in phases:

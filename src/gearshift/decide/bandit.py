@@ -46,8 +46,8 @@ class Bandit:
         self.visited = [*before[-MAX_VISITED:], situation]
         return (
             self._best_known(snapshot, situation, usable)
-            or self._most_hopeful(snapshot, situation, usable)
             or self._for_later(snapshot, situation, usable)
+            or self._most_hopeful(snapshot, situation, usable)
         )
 
     def learn(self, outcome: Outcome) -> None:

@@ -21,8 +21,9 @@ MIN_CREDIT_S, MIN_CALLS = 1e-3, 8
 tell nothing."""
 USUAL_CALLS = 3
 RECENT_CALLS, SLO_CALLS, SLO_SHARE = 100, 10, 0.05
-BUILD_HEAD_S = 20.0
-"""So long plans may be built before their share of the time counts."""
+BUILD_HEAD_S, FEW_PLANS = 20.0, 4
+"""So long plans may be built before their share of the time counts, in a situation of which no more
+than a few are known."""
 SURE = 2.0
 """Standard deviations of the mean."""
 CHANGED_DWELL = 0.3
@@ -144,7 +145,7 @@ class Guard:
         if not self.is_known(proposal, snapshot):
             if self.is_frozen(snapshot):
                 return "not now: trying did harm, so nothing is tried for a while"
-            if self.building_s > BUILD_HEAD_S + self.limits.build_share * self.served_s:
+            if self.building_s > self._may_build_s(snapshot.situation):
                 return "not now: plans were built for long enough"
             if proposal.how is How.STAND_BY:
                 return None
@@ -154,6 +155,13 @@ class Guard:
             if self.credit_s < _least_s(proposal, usual_s):
                 return "not now: the exploration budget is spent"
         return self.too_soon(snapshot, trying=proposal.how is How.TRY)
+
+    def _may_build_s(self, situation: Situation | None) -> float:
+        share_s = self.limits.build_share * self.served_s
+        if situation is None:
+            return BUILD_HEAD_S + share_s
+        known = sum(self.model.measured(situation, f) is not None for f in self.plans)
+        return share_s + (BUILD_HEAD_S if known < FEW_PLANS else 0.0)
 
     def is_known(self, proposal: Proposal, snapshot: Snapshot) -> bool:
         """Whether our own record says that it is better here: then it need not be tried first. A

@@ -28,6 +28,11 @@ class Neighbours:
         self._waiting: float | None = None
         self._doubt = 0
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the last reading disagreed."""
+        return self._doubt > 0
+
     def wake(self) -> None:
         """After a pause the next reading counts at once: what was before may be long over."""
         self._doubt, self._waiting = CONFIRM_DISTURBED, None

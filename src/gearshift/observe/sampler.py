@@ -79,6 +79,11 @@ class Sampler:
     def close(self) -> None:
         self._counters.close()
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the last glance said that somebody came or went, but one is not enough."""
+        return self._neighbours.doubtful
+
     def glance(self, *, disturbed: bool = False) -> bool:
         """Reads the counters; True if somebody came or went. `disturbed` tells whether other work
         of ours, such as a build, ran since the last one."""
