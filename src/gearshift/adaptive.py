@@ -123,8 +123,9 @@ def explain(loop: Loop) -> list[str]:
         lines.append(
             f"cost of monitoring: {here:.2%} of a core here, {there:.2%} in the control process"
         )
-    if guard.served_s > 0:
-        share, most = guard.spent_s / guard.served_s, guard.limits.explore_share
+    budgeted_s = guard.capture_s + guard.served_s
+    if budgeted_s > 0:
+        share, most = guard.spent_s / budgeted_s, guard.limits.explore_share
         lines.append(f"cost of trials: {share:.2%} of the time of all calls, at most {most:.0%}")
     if answer.checked:
         off = f"typically off by {answer.typical_error:.0%}"

@@ -148,7 +148,6 @@ class Loop:
             if self.answers > answers and not self._recalled(proposal, snapshot, proposed):
                 break
             self._stop.wait(RECALL_TICK_S)
-        self.guard.building_s = 0.0
 
     def _recalled(
         self, proposal: Proposal | None, snapshot: Snapshot, proposed: Counter[str]

@@ -3,6 +3,7 @@
 import pytest
 from decide.world import EAGER, KEY, ONE, PLANS, TWO, Always, Asking, World, loop, mind
 
+from gearshift.decide import guard
 from gearshift.decide.control import InProcess
 from gearshift.decide.guard import Limits
 from gearshift.decide.policy import MAX_REFUSALS, How, Options, Outcome, Proposal
@@ -107,6 +108,37 @@ def test_before_the_first_call_the_best_known_plan_is_made_ready() -> None:
     proposal = mind(store).see(idle).proposal
     assert proposal is not None
     assert (proposal.how, proposal.plan) == (How.STAND_BY, TWO)
+
+
+def test_what_is_known_from_earlier_starts_serves_or_stands_by_before_the_first_call() -> None:
+    store = memory_store()
+    control = InProcess(mind(store))
+    world = World()
+    learning = loop(world, control)
+    for neighbours in (0, 1):
+        world.neighbours = neighbours
+        world.live(learning, 30)
+    control.mind.save()
+    again = World()
+    again.ready = [EAGER.fingerprint]
+    loop(again, InProcess(mind(store))).recall()
+    assert again.plan == TWO
+    assert ONE.fingerprint in again.ready
+    assert not again.tried
+
+
+def test_where_much_is_known_few_plans_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    running = loop(world)
+    world.live(running, 60)
+    assert running.seen is not None
+    running.guard.built(10.0)
+    trial = Proposal(plan=ONE, how=How.TRY, reason="?")
+    assert running.guard.review(trial, running.seen, world.why_illegal) is None
+    monkeypatch.setattr(guard, "FEW_PLANS", len(PLANS) - 1)
+    refusal = running.guard.review(trial, running.seen, world.why_illegal)
+    assert refusal is not None
+    assert "built for long enough" in refusal
 
 
 def test_other_sizes_are_another_situation() -> None:

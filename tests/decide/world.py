@@ -154,6 +154,7 @@ class World:
         return self.spent_s
 
     def stand_by(self, plan: Plan, done: Done) -> None:
+        self.ready.append(plan.fingerprint)
         done(None)
 
     def amend(self, plan: str, measured_gain: float) -> None:
@@ -217,7 +218,7 @@ def loop(
 ) -> Loop:
     objective = objective or Objective()
     return Loop(
-        sampler=Sampler(world, CORES, clock=world.clock),
+        sampler=Sampler(world, CORES, signature=world.signatures[0], clock=world.clock),
         control=control or InProcess(mind(objective=objective)),
         guard=Guard(Table(CORES), PLANS, Costs(objective, CORES), limits or Limits()),
         hands=world,

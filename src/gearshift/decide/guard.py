@@ -36,7 +36,7 @@ MAX_LOST = 3
 class Limits:
     explore_share: float = 0.02
     """Of all time served, what trying unknown plans may cost."""
-    build_share: float = 0.1
+    build_share: float = 0.03
     """Of all time served, how long plans may be built in the background."""
     dwell_s: float = 1.0
     """A plan stays at least so long in an unchanged situation."""
@@ -75,10 +75,10 @@ class Guard:
         *,
         capture_s: float = 0.0,
     ) -> None:
-        """`capture_s` is the time that went by before the first call: it counts as served, so that
-        there is something to try with from the start."""
+        """`capture_s` is the time that went by before the first call: it counts for exploration, so
+        that there is something to try with from the start."""
         self.model, self.plans, self.costs, self.limits = model, plans, costs, limits
-        self.served_s, self.spent_s = capture_s, 0.0
+        self.capture_s, self.served_s, self.spent_s = capture_s, 0.0, 0.0
         self.building_s = 0.0
         self.frozen_until_s = -math.inf
         self._lost: dict[str, int] = {}
@@ -90,7 +90,7 @@ class Guard:
     @property
     def credit_s(self) -> float:
         """What exploration may still cost."""
-        return self.limits.explore_share * self.served_s - self.spent_s
+        return self.limits.explore_share * (self.capture_s + self.served_s) - self.spent_s
 
     def note(self, snapshot: Snapshot) -> None:
         if snapshot.plan in self.plans:
