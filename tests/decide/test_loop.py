@@ -1,5 +1,7 @@
 """The loop in a world of numbers: trials, returns, what it tells and what it keeps."""
 
+from dataclasses import replace
+
 import pytest
 from decide.world import EAGER, KEY, ONE, PLANS, TWO, Always, Asking, World, loop, mind
 
@@ -134,11 +136,27 @@ def test_where_much_is_known_few_plans_are_built(monkeypatch: pytest.MonkeyPatch
     assert running.seen is not None
     running.guard.built(10.0)
     trial = Proposal(plan=ONE, how=How.TRY, reason="?")
-    assert running.guard.review(trial, running.seen, world.why_illegal) is None
+    ready, seen = running.seen, replace(running.seen, ready=())
+    assert running.guard.review(trial, seen, world.why_illegal) is None
     monkeypatch.setattr(guard, "FEW_PLANS", len(PLANS) - 1)
-    refusal = running.guard.review(trial, running.seen, world.why_illegal)
+    refusal = running.guard.review(trial, seen, world.why_illegal)
     assert refusal is not None
     assert "built for long enough" in refusal
+    assert running.guard.review(trial, ready, world.why_illegal) is None, "nothing to build"
+
+
+def test_what_served_a_situation_for_want_of_better_does_not_come_back() -> None:
+    """The model itself, seen beside a neighbour for a moment before there were other plans."""
+    world = World()
+    running = loop(world)
+    world.live(running, 20)
+    assert world.plan == TWO
+    busy = Situation(signature="x", neighbours=1)
+    running.served_in[busy] = EAGER.fingerprint
+    running.control = Asking(Always(None))
+    world.neighbours = 1
+    world.live(running, 1)
+    assert world.plan == TWO
 
 
 def test_other_sizes_are_another_situation() -> None:

@@ -145,7 +145,8 @@ class Guard:
         if not self.is_known(proposal, snapshot):
             if self.is_frozen(snapshot):
                 return "not now: trying did harm, so nothing is tried for a while"
-            if self.building_s > self._may_build_s(snapshot.situation):
+            is_ready = proposal.plan.fingerprint in snapshot.ready
+            if not is_ready and self.building_s > self._may_build_s(snapshot.situation):
                 return "not now: plans were built for long enough"
             if proposal.how is How.STAND_BY:
                 return None
@@ -178,12 +179,12 @@ class Guard:
         return new_cost < clearly * self.costs.of(situation, in_force, old.mean_s)
 
     def is_slower(self, plan: Plan, snapshot: Snapshot) -> bool:
-        """Whether our own record says that this plan takes longer here than the one in force."""
+        """Whether by our own record this plan takes longer here than the one in force, or would."""
         situation, in_force = snapshot.situation, self.plans.get(snapshot.plan)
         if situation is None or in_force is None:
             return False
-        new = self.model.measured(situation, plan.fingerprint)
-        old = self.model.measured(situation, snapshot.plan)
+        new = self.model.estimate(plan, situation, self.plans)
+        old = self.model.estimate(in_force, situation, self.plans)
         if new is None or old is None:
             return False
         costs = self.costs
