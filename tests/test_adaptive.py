@@ -1,6 +1,8 @@
 """The whole loop for real: counters, control process, trials on live calls, store."""
 
+import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
@@ -10,7 +12,10 @@ import torch
 from torch import nn
 
 import gearshift
+from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.decide.guard import Limits
 from gearshift.errors import VerifyError
+from gearshift.ir.snapshot import Situation
 from gearshift.plan.plan import whole
 
 LONG_S = 60
@@ -51,6 +56,8 @@ def test_adapt_adapts_and_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     for start in ("cold", "warm"):
         before = set(threading.enumerate())
         with gearshift.adapt(model, x, policy="bandit") as runtime:
+            if start == "warm":
+                assert runtime.plan != whole(runtime.program.graph), "from the first call"
             until_adapted(runtime, model, x)
             call_for(runtime, x, 1.5)
             decision = next(d for d in runtime.decisions if d.outcome.startswith("serves"))
@@ -77,8 +84,9 @@ def test_what_is_seen_and_what_it_costs_is_told() -> None:
         assert "our run delay" in told
         (line,) = [line for line in told.splitlines() if line.startswith("cost of monitoring")]
         shares = [float(word.strip("%")) for word in line.split() if word.endswith("%")]
-        assert len(shares) == 2
-        assert all(0 < share < 100 for share in shares)
+        here, there = shares
+        assert 0 < here < 10
+        assert 0 < there < 100, "the start of the process is in it"
         assert "cost of trials" in told
 
 
@@ -106,6 +114,89 @@ def test_a_plan_caught_wrong_does_not_come_back() -> None:
         assert "rolled back: off by one" in runtime.explain()
         runtime.swap(wrong)
         assert runtime.plan == wrong, "unless the user insists"
+
+
+def until(runtime: gearshift.Runtime, x: torch.Tensor, reached: Callable[[], bool]) -> None:
+    end_s = monotonic() + LONG_S
+    while not reached():
+        call_for(runtime, x, 0.05)
+        assert monotonic() < end_s, runtime.explain()
+
+
+def threads_of(plan: gearshift.Plan) -> int | None:
+    return plan.regions[0].rewrite.threads
+
+
+@pytest.mark.capability("core.never-slower")
+def test_a_neighbour_is_seen_to_come_and_go_and_the_plan_follows() -> None:
+    """By fixed rules, so that it is known what to expect; any gain counts."""
+    num_cores = len(os.sched_getaffinity(0))
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]).eval()
+    x = torch.randn(256, 512)
+    limits = Limits(explore_share=1.0)
+    with gearshift.adapt(model, x, policy="bandit", limits=limits) as runtime:
+        loop = runtime._loop
+        assert loop is not None
+
+        def neighbours() -> int:
+            seen = loop.seen
+            return 0 if seen is None or seen.situation is None else seen.situation.neighbours
+
+        until(runtime, x, lambda: threads_of(runtime.plan) == num_cores)
+        for core in range(2):
+            with busy([Neighbour(kind="arithmetic", core=core)]):
+                until(runtime, x, lambda: neighbours() == 1)
+                until(runtime, x, lambda: bool(tried_beside(runtime)))
+            until(runtime, x, lambda: neighbours() == 0)
+            until(runtime, x, lambda: threads_of(runtime.plan) == num_cores)
+
+
+def tried_beside(runtime: gearshift.Runtime) -> list[str]:
+    """What was decided for a situation with a neighbour."""
+    return [str(d) for d in runtime.decisions if "1 neighbour" in d.reason]
+
+
+@pytest.mark.capability("core.store")
+def test_E1_a_full_disk_does_not_touch_calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A home on which nothing can be written: the runtime adapts and answers all the same."""
+    home = tmp_path / "home"
+    home.write_text("no folder")
+    monkeypatch.setenv("GEARSHIFT_HOME", str(home / "inside"))
+    model, x = many_layers()
+    with gearshift.adapt(model, x, policy="bandit") as runtime:
+        until_adapted(runtime, model, x)
+        until(runtime, x, lambda: "store: memory" in runtime.explain())
+
+
+class InParts(nn.Module):
+    """A branch on a value: only its layers can be captured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = many_layers()[0], nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        return self.second(y) if float(y.sum()) > 0 else self.second(-y)
+
+
+def test_sizes_are_told_apart_for_a_model_captured_in_parts() -> None:
+    model, x = InParts().eval(), torch.randn(16, 64)
+    with pytest.warns(UserWarning, match="not captured"):
+        runtime = gearshift.adapt(model, x, policy="bandit")
+    with runtime:
+        loop = runtime._loop
+        assert loop is not None
+
+        def known(rows: int) -> list[Situation]:
+            told = f"float32[{rows}, 64]"
+            return [s for s in loop.guard.model.situations() if s.signature == told]
+
+        for rows in (16, 48):
+            until(runtime, torch.randn(rows, 64), lambda rows=rows: bool(known(rows)))
 
 
 def test_an_unknown_policy_is_refused_by_name() -> None:

@@ -5,13 +5,14 @@ A recipe: the loop decides what, the runtime knows how.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 from weakref import ref
 
 from gearshift import settings
 from gearshift.act.background import Background
 from gearshift.act.changes import Changes
-from gearshift.act.executor import Timing, key_of
+from gearshift.act.executor import Timing, key_of, outer_key
 from gearshift.act.labels import signature_text
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Guard, Limits
@@ -19,7 +20,7 @@ from gearshift.decide.keep import Keep
 from gearshift.decide.messages import Hello
 from gearshift.decide.mind import POLICIES
 from gearshift.decide.policy import Proposal
-from gearshift.decide.reward import Costs
+from gearshift.decide.reward import Costs, reward
 from gearshift.errors import CompileError, GearshiftError, UsageError, VerifyError
 from gearshift.hands import Done, Gone, Refusal
 from gearshift.ir.measurement import Metric
@@ -62,6 +63,7 @@ def open_loop(
     policy: str,
     limits: Limits,
 ) -> Loop:
+    known = (settings.home() / FILE).exists()  # before the child makes it
     space = runtime.space
     plans = candidates(space)
     graph = space.graph
@@ -94,7 +96,7 @@ def open_loop(
         ),
         hands=hands,
     )
-    if (settings.home() / FILE).exists():
+    if known:
         loop.recall()
     loop.start()
     return loop
@@ -102,8 +104,10 @@ def open_loop(
 
 def _signature(runtime: "Runtime") -> str | None:
     """Of the example: what calls will be like."""
-    whole = runtime.program.by_name.get("")
-    return None if whole is None else signature_text(key_of(whole.example) or ())
+    program = runtime.program
+    whole = program.by_name.get("")
+    key = outer_key(*program.example) if whole is None else key_of(whole.example)
+    return None if key is None else signature_text(key)
 
 
 def explain(loop: Loop) -> list[str]:
@@ -117,6 +121,11 @@ def explain(loop: Loop) -> list[str]:
     energy_j = guard.costs.energy_j(seen.situation, seen.plan)
     if energy_j is not None:
         lines.append(f"energy: {energy_j:.3g} J a call ({seen.readings[ENERGY].source})")
+    taken = guard.model.measured(seen.situation, seen.plan)
+    if energy_j is not None and taken is not None:
+        parts = reward(guard.costs.objective, latency_s=taken.mean_s, energy_j=energy_j)
+        named = ", ".join(f"{name} {value:.3g}" for name, value in asdict(parts).items())
+        lines.append(f"reward: {named}, together {parts.total:.3g}")
     lived_s = seen.at_s - loop.began_s
     if lived_s > 0:
         here, there = loop.cost_s / lived_s, answer.cpu_s / lived_s
@@ -202,8 +211,10 @@ class RuntimeHands:
 
     def adopt(self, proposal: Proposal, done: Done) -> None:
         plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
-        how = _attempt if plan in self._changes.ready() else self._soon
-        how(lambda: self._changes.adopt(plan, reason, gain), done)
+        if plan in self._changes.ready():
+            _attempt(lambda: self._changes.adopt(plan, reason, gain, build=False), done)
+        else:
+            self._soon(lambda: self._changes.adopt(plan, reason, gain), done)
 
     def begin_trial(self, proposal: Proposal, usual_s: float, credit_s: float, done: Done) -> None:
         plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
@@ -217,8 +228,8 @@ class RuntimeHands:
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
         return self._changes.end_trial(keep_new=keep_new, why=why, gain=gain)
 
-    def stand_by(self, plan: Plan, done: Done) -> None:
-        self._soon(lambda: self._changes.stand_by(plan), done)
+    def stand_by(self, proposal: Proposal, done: Done) -> None:
+        self._soon(lambda: self._changes.stand_by(proposal.plan, proposal.reason), done)
 
     def amend(self, plan: str, measured_gain: float) -> None:
         self._changes.amend(plan, measured_gain)

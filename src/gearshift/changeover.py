@@ -8,8 +8,8 @@ from statistics import geometric_mean
 from time import monotonic
 
 from gearshift.decide.guard import Guard
-from gearshift.decide.policy import CHANGED, REFUSED, TOO_SLOW, Outcome, Proposal
-from gearshift.decide.trial import Verdict, verdict
+from gearshift.decide.policy import CHANGED, NOT_NOW, REFUSED, TOO_SLOW, Outcome, Proposal
+from gearshift.decide.trial import AT_MOST, Verdict, verdict
 from gearshift.hands import Hands, Refusal
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.predict.estimate import Estimate
@@ -84,8 +84,10 @@ class Changeover:
             self._built(start_s)
             if refusal is not None:
                 self.refuse(proposal, snapshot, refusal)
+            else:
+                self._tell(proposal, snapshot.situation, snapshot, kept=True, why="stands by")
 
-        self.hands.stand_by(proposal.plan, done)
+        self.hands.stand_by(proposal, done)
 
     def begin_trial(self, proposal: Proposal, snapshot: Snapshot) -> None:
         self.building = True
@@ -103,7 +105,8 @@ class Changeover:
         self.hands.begin_trial(proposal, usual_s, credit_s, done)
 
     def refuse(self, proposal: Proposal, snapshot: Snapshot, refusal: Refusal) -> None:
-        why = f"{REFUSED if refusal.lasting else 'not now'}: {refusal.why}"
+        why = f"{REFUSED if refusal.lasting else NOT_NOW}: {refusal.why}"
+        self.guard.refused(proposal.plan.fingerprint, snapshot.at_s)
         self._tell(proposal, snapshot.situation, snapshot, kept=False, why=why)
 
     def _built(self, start_s: float) -> None:
@@ -143,13 +146,15 @@ class Changeover:
             return TOO_SLOW
         if trial.situation != snapshot.situation:
             return CHANGED
+        if len(trial.old) >= AT_MOST and not trial.new:
+            return "no call could be run on it"
         idle_s = snapshot.at_s - (trial.last_s or snapshot.at_s)
         return "no calls came" if idle_s > IDLE_S else None
 
     def _end(self, trial: Trial, snapshot: Snapshot, found: Verdict | None, over: str) -> None:
-        """`over` says why a trial ends that came to no verdict."""
-        wins = found is not None and found.new_wins
-        why = over if found is None else found.why
+        """`over` says why a trial ends whatever the verdict would be."""
+        wins = found is not None and found.new_wins and not over
+        why = over or ("" if found is None else found.why)
         gain = None if found is None else found.gain
         cost_s = self.hands.end_trial(keep_new=wins, why=why, gain=gain)
         plan, too_slow = trial.proposal.plan.fingerprint, over == TOO_SLOW and not wins

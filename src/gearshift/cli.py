@@ -5,7 +5,6 @@ A recipe: arguments in, runtime calls, tables out.
 
 import json
 import os
-import platform
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from gearshift.capture.load import capture, load
 from gearshift.errors import GearshiftError, PlanError, UsageError, VerifyError
 from gearshift.ir.measurement import Measurement
 from gearshift.live import Run, Series, run_live
+from gearshift.observe.store import machine_fields, versions_key
 from gearshift.plan import Plan, Region, dumps, loads
 from gearshift.plan.cut import by_scope
 from gearshift.plan.text import to_data
@@ -223,20 +223,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def machine() -> dict[str, Any]:
-    versions = {"python": platform.python_version(), "torch": torch.__version__}
-    for name in ("onnxruntime", "openvino"):
-        module = sys.modules.get(name)
-        versions |= {name: module.__version__} if module is not None else {}
-    return {"cores": os.cpu_count(), "cpu": _cpu_name(), "versions": versions}
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    versions = dict(entry.split("=", 1) for entry in versions_key().split(" "))
+    return {**machine_fields(), "versions": versions}
 
 
 def _run_data(model: str, runtime: Runtime, run: Run) -> dict[str, Any]:
@@ -341,10 +329,10 @@ def _showing(runtime: Runtime) -> Iterator[Callable[[Run, float], None]]:
 
     def decisions() -> None:
         nonlocal told
-        made = runtime.decisions
-        for decision in made[told:]:
-            progress.print(str(decision), markup=False, highlight=False, soft_wrap=True)
-        told = len(made)
+        for decision in runtime.decisions:
+            if decision.number > told:
+                progress.print(str(decision), markup=False, highlight=False, soft_wrap=True)
+                told = decision.number
 
     with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:
         task = bar.add_task("", total=1.0)

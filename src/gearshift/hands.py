@@ -68,7 +68,7 @@ class Hands(Protocol):
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
         """Seconds it cost beyond the usual."""
 
-    def stand_by(self, plan: Plan, done: Done) -> None: ...
+    def stand_by(self, proposal: Proposal, done: Done) -> None: ...
 
     def amend(self, plan: str, measured_gain: float) -> None:
         """What the last change to this plan brought, once it is known."""

@@ -6,6 +6,7 @@ Sees protocols only. Runs on a thread of its own; what takes long is done elsewh
 import logging
 import threading
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 from time import monotonic, thread_time
 
@@ -69,13 +70,14 @@ class Loop:
 
     def observe(self) -> Snapshot:
         hands = self.hands
-        return self.sampler.take(
+        snapshot = self.sampler.take(
             hands.in_force,
             hands.trial,
             hands.timings(),
             held_bytes=hands.held_bytes,
             ready=hands.ready,
         )
+        return replace(snapshot, may_build=self.guard.may_build(snapshot.situation))
 
     def ask(self, snapshot: Snapshot) -> Proposal | None:
         """The answer may be to an earlier question."""
@@ -138,6 +140,12 @@ class Loop:
     def recall(self) -> None:
         """Before the first call: what is known from earlier starts to be best serves, and what is
         known to be for other situations stands by. Later, building it would slow down calls."""
+        try:
+            self._recall()
+        except Exception:  # then it is found again
+            log.exception("what is known from earlier starts is of no use")
+
+    def _recall(self) -> None:
         end_s = monotonic() + RECALL_S
         proposed: Counter[str] = Counter()
         while monotonic() < end_s:

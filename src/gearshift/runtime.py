@@ -330,6 +330,9 @@ class Runtime:
 
     def _weights_changed(self) -> None:
         """Calls run eagerly, on the new weights, until the plan is built anew from them."""
+        trial = self._serving.trial
+        if trial is not None:
+            self._serving.drop(trial.new.plan)
         plan, count = self.plan, self._changes.count
         if plan != self._serving.eager.executor.plan and self._serving.to_eager(instead_of=plan):
             with self._changes.lock:

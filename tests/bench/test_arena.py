@@ -12,6 +12,7 @@ import pytest
 
 from gearshift.bench.arena import Contender, Setting
 from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.errors import GearshiftError
 
 FACTORY = """
 import torch
@@ -20,6 +21,7 @@ def make():
     return torch.nn.Linear(64, 64).eval(), torch.randn(4, 64)
 def broken():
     raise RuntimeError("no such weights")
+print("models may print")
 """
 ORPHAN = """
 import sys, time
@@ -66,7 +68,7 @@ def test_one_that_cannot_start_says_why(model: str, tmp_path: Path) -> None:
     contender = Contender(f"{model}:broken", Setting(kind="eager"), tmp_path)
     try:
         contender.arrive()
-        with pytest.raises(RuntimeError, match="no such weights"):
+        with pytest.raises(GearshiftError, match="no such weights"):
             contender.open()
     finally:
         contender.close()
@@ -84,10 +86,21 @@ def test_a_contender_goes_with_a_benchmark_that_is_killed(model: str, tmp_path: 
 
 
 def test_neighbours_take_their_core_and_go() -> None:
-    with busy([Neighbour(kind="arithmetic", core=0), Neighbour(kind="memory", core=None)]):
-        children = psutil.Process().children()
-        assert len(children) == 2
-        assert os.sched_getaffinity(children[0].pid) == {0}
+    both = [Neighbour(kind="arithmetic", core=0), Neighbour(kind="memory", core=None)]
+    with busy(both) as pids:
+        strangers = [psutil.Process(pid) for pid in pids]
+        assert os.sched_getaffinity(pids[0]) == {0}
+        assert not set(pids) & {child.pid for child in psutil.Process().children(recursive=True)}
         time.sleep(1.0)
-        assert all(sum(child.cpu_times()[:2]) > 0.1 for child in children)
-    assert not [child for child in children if child.is_running()]
+        assert all(sum(stranger.cpu_times()[:2]) > 0.1 for stranger in strangers)
+    assert all(map(gone, strangers))
+
+
+def gone(process: psutil.Process) -> bool:
+    """Or dead, and not yet taken notice of by whoever has become its parent."""
+    end_s = time.monotonic() + 10
+    while time.monotonic() < end_s:
+        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.01)
+    return False

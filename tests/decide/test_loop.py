@@ -3,16 +3,18 @@
 from dataclasses import replace
 
 import pytest
-from decide.world import EAGER, KEY, ONE, PLANS, TWO, Always, Asking, World, loop, mind
+from decide.world import CORES, EAGER, KEY, ONE, PLANS, TWO, Always, Asking, World, loop, mind
 
 from gearshift.decide import guard
 from gearshift.decide.control import InProcess
 from gearshift.decide.guard import Limits
 from gearshift.decide.policy import MAX_REFUSALS, How, Options, Outcome, Proposal
+from gearshift.decide.reward import Costs
 from gearshift.errors import UsageError
-from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.hands import Refusal
+from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.observe.store import memory_store
-from gearshift.plan import Plan, Region, Rewrite
+from gearshift.plan import Objective, Plan, Region, Rewrite
 
 
 def test_what_served_a_situation_serves_it_again_without_being_asked_for() -> None:
@@ -143,6 +145,104 @@ def test_where_much_is_known_few_plans_are_built(monkeypatch: pytest.MonkeyPatch
     assert refusal is not None
     assert "built for long enough" in refusal
     assert running.guard.review(trial, ready, world.why_illegal) is None, "nothing to build"
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_what_cannot_be_made_ready_is_not_asked_for_all_the_time(lasting: bool) -> None:
+    """Known from an earlier start to be best, but now there is no room for it, or it is wrong."""
+    store = memory_store()
+    control = InProcess(mind(store))
+    world = World()
+    world.live(loop(world, control), 30)
+    assert world.plan == TWO
+    control.mind.save()
+    again = World()
+    again.ready = [EAGER.fingerprint]
+    again.refuses = {TWO: Refusal("no room", lasting=lasting)}
+    running = loop(again, InProcess(mind(store)))
+    running.recall()
+    again.live(running, 60)
+    assert again.plan != TWO
+    assert 1 <= [plan for _, plan in again.asked].count(TWO) <= 10, "in a minute"
+    assert running.guard.model.rows, "and calls teach all the while"
+
+
+def test_a_trial_whose_newcomer_cannot_be_timed_ends() -> None:
+    """As when its calls go to the model itself: its weights changed, or its sizes are refused."""
+    world = World()
+    world.mute = {TWO}
+    world.live(loop(world), 60)
+    assert TWO in world.tried
+    assert ONE in world.tried, "others get their turn"
+
+
+def test_a_newcomer_that_breaks_the_limit_does_not_serve_though_it_is_faster() -> None:
+    """Nine calls in ten are fast; what the verdict leaves out is what the limit is about."""
+    world = World({(EAGER, 0): 0.03, (TWO, 0): 0.02, (ONE, 0): 0.05})
+    running = loop(world, limits=Limits(slo_s=0.04, explore_share=1.0))
+    while running.changeover.trial is None:
+        world.live(running, 0.1)
+    assert world.newcomer == TWO
+    running.guard._recent.extend([0.05] * 100)
+    world.live(running, 1.0)
+    assert world.plan == EAGER
+
+
+def test_energy_is_booked_to_the_plan_that_used_it() -> None:
+    """In a trial a snapshot may hold calls of the newcomer alone."""
+    costs = Costs(Objective(latency=0.5, energy=0.5), CORES)
+    situation = Situation(signature="x", neighbours=0)
+    for plan, energy_j in ((EAGER, 2.0), (TWO, 1.0)) * 5:
+        sample = Sample(plan=plan.fingerprint, situation=situation, seconds=(0.02,))
+        snapshot = Snapshot(
+            at_s=0.0,
+            plan=EAGER.fingerprint,
+            trial=TWO.fingerprint,
+            situation=situation,
+            samples=(sample,),
+            energy_j=energy_j,
+        )
+        costs.note(snapshot, PLANS)
+    assert costs.energy_j(situation, EAGER.fingerprint) == 2.0
+    assert costs.energy_j(situation, TWO.fingerprint) == 1.0
+
+
+def test_where_nothing_may_be_built_what_stands_by_is_still_tried() -> None:
+    situation = Situation(signature="x", neighbours=0)
+    thinking = mind()
+    for plan in (EAGER,):
+        thinking.table.add(Sample(plan=plan.fingerprint, situation=situation, seconds=(0.02,) * 9))
+    seen = Snapshot(
+        at_s=1.0,
+        plan=EAGER.fingerprint,
+        trial=None,
+        situation=situation,
+        ready=(EAGER.fingerprint, ONE.fingerprint),
+        may_build=False,
+    )
+    proposal = thinking.see(seen).proposal
+    assert proposal is not None
+    assert proposal.plan == ONE
+
+
+def test_a_known_plan_comes_back_though_the_other_is_guessed_to_be_as_good() -> None:
+    """Beside a neighbour ONE was measured; what serves now never was, and its guess is a guess."""
+    world = World({**World().times, (TWO, 0): 0.025})
+    running = loop(world)
+    for neighbours in (0, 1):
+        world.neighbours = neighbours
+        world.live(running, 60)
+    busy, quiet = (Situation(signature="x", neighbours=n) for n in (1, 0))
+    assert world.plan == ONE
+    del running.guard.model.rows[busy][TWO.fingerprint]
+    running.control = Asking(Always(None))
+    world.neighbours = 0
+    world.live(running, 2)
+    assert world.plan == TWO
+    world.neighbours = 1
+    world.live(running, 1)
+    assert running.guard.model.measured(quiet, TWO.fingerprint) is not None
+    assert world.plan == ONE
 
 
 def test_what_served_a_situation_for_want_of_better_does_not_come_back() -> None:

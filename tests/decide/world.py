@@ -11,7 +11,7 @@ from gearshift.decide.messages import Answer
 from gearshift.decide.mind import Mind
 from gearshift.decide.policy import Options, Outcome, Policy, Proposal
 from gearshift.decide.reward import Costs
-from gearshift.hands import Done
+from gearshift.hands import Done, Refusal
 from gearshift.ir.measurement import Metric, Source
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Snapshot
@@ -75,6 +75,11 @@ class World:
         self.switches: list[tuple[float, Plan]] = []
         self.gains: list[tuple[str, float]] = []
         self.noted: list[Work] = []
+        self.refuses: dict[Plan, Refusal] = {}
+        """What cannot be made ready, and why."""
+        self.asked: list[tuple[float, Plan]] = []
+        self.mute: set[Plan] = set()
+        """Plans whose calls leave no times."""
         self.roofline: Roofline | None = None
 
     def live(self, loop: Loop, seconds: float) -> None:
@@ -99,7 +104,8 @@ class World:
         self.energy_j += call_s * (plan.regions[0].rewrite.threads or CORES)
         label = Label(self.signatures[self.turn % len(self.signatures)], WORK)
         call = Call(label, call_s, {plan.regions[0].name: call_s})
-        self.pending.append((plan.fingerprint, call))
+        if plan not in self.mute:
+            self.pending.append((plan.fingerprint, call))
         self.served.append((self.now_s, plan, call_s))
 
     def clock(self) -> float:
@@ -137,14 +143,22 @@ class World:
     def close(self) -> None:
         return None
 
+    def _refused(self, plan: Plan, done: Done) -> bool:
+        self.asked.append((self.now_s, plan))
+        if plan in self.refuses:
+            done(self.refuses[plan])
+        return plan in self.refuses
+
     def adopt(self, proposal: Proposal, done: Done) -> None:
-        self._serve(proposal.plan)
-        done(None)
+        if not self._refused(proposal.plan, done):
+            self._serve(proposal.plan)
+            done(None)
 
     def begin_trial(self, proposal: Proposal, usual_s: float, credit_s: float, done: Done) -> None:
-        self.newcomer, self.spent_s, self.credit_s = proposal.plan, 0.0, credit_s
-        self.tried.append(proposal.plan)
-        done(None)
+        if not self._refused(proposal.plan, done):
+            self.newcomer, self.spent_s, self.credit_s = proposal.plan, 0.0, credit_s
+            self.tried.append(proposal.plan)
+            done(None)
 
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
         if keep_new:
@@ -153,9 +167,10 @@ class World:
         self.newcomer = None
         return self.spent_s
 
-    def stand_by(self, plan: Plan, done: Done) -> None:
-        self.ready.append(plan.fingerprint)
-        done(None)
+    def stand_by(self, proposal: Proposal, done: Done) -> None:
+        if not self._refused(proposal.plan, done):
+            self.ready.append(proposal.plan.fingerprint)
+            done(None)
 
     def amend(self, plan: str, measured_gain: float) -> None:
         self.gains.append((plan, measured_gain))

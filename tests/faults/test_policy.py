@@ -5,21 +5,22 @@ import math
 import os
 import signal
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
 import torch
-from decide.world import CORES, EAGER, KEY, ONE, PLANS, TWO, Always, Asking, World, loop
+from decide.world import CORES, EAGER, KEY, ONE, PLANS, TWO, Always, Asking, World, loop, mind
 
 import gearshift
 from faults.models import mlp
-from gearshift.decide.control import ChildProcess
+from gearshift.decide.control import ChildProcess, InProcess
 from gearshift.decide.guard import Limits
 from gearshift.decide.messages import Hello
-from gearshift.decide.policy import How, Proposal
+from gearshift.decide.policy import How, Options, Policy, Proposal
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
-from gearshift.observe.store import PlanKey, Store
+from gearshift.observe.store import PlanKey, Store, memory_store
 from gearshift.observe.store.database import Database
 from gearshift.plan import Objective, Plan, Region
 from gearshift.predict.table import Table
@@ -39,6 +40,29 @@ def test_G1_what_is_no_number_is_caught_before_use(seconds: float) -> None:
     situation = Situation(signature="x", neighbours=0)
     table.add(Sample(plan="p", situation=situation, seconds=(seconds,) * 20))
     assert table.measured(situation, "p") is None
+
+
+class Raising(Always):
+    def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
+        raise ValueError("weights are not numbers")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Raising(None),
+        Always(Proposal(plan=ONE, how=How.TRY, reason="?", predicted_s=math.nan, current_s=1.0)),
+    ],
+)
+def test_G1_a_policy_gone_mad_is_replaced_by_plain_rules(policy: Policy) -> None:
+    world = World()
+    control = InProcess(mind())
+    control.mind.policy = policy
+    running = loop(world, control)
+    world.live(running, 20)
+    assert control.mind.policy.name == "rules"
+    assert world.plan == TWO, "which rules propose on a quiet machine"
+    assert all(control.mind.options.mask), "no plan is to blame"
 
 
 @pytest.mark.capability("core.explore-bound")
@@ -143,6 +167,48 @@ def test_G5_a_killed_control_plane_is_started_again(tmp_path: object) -> None:
     finally:
         control.close()
     assert control.pid is None
+
+
+def test_G5_a_silent_control_plane_is_replaced(tmp_path: object) -> None:
+    """Stopped, so that it neither answers nor dies. The clock is the snapshots'."""
+    control = ChildProcess()
+    control.greet(hello(tmp_path))
+    try:
+        asked = list(snapshots(200))
+        first = control.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        deadline_s = monotonic() + 30
+        for snapshot in asked:
+            start_s = monotonic()
+            control.ask(replace(snapshot, at_s=snapshot.at_s * 0.5), [])
+            assert monotonic() - start_s < 5, "nobody waits for it"
+            if control.pid not in (first, None):
+                break
+            assert monotonic() < deadline_s
+        assert control.pid not in (first, None)
+    finally:
+        control.close()
+
+
+def test_E6_what_the_store_says_wrongly_is_found_out(tmp_path: Path) -> None:
+    """A plausible row that is not true: the plan it praises serves, is measured, and goes."""
+    store = memory_store()
+    situation = Situation(signature="x", neighbours=0)
+    key = PlanKey(signature="x", context=f"neighbours {situation.neighbours}", **KEY)
+    store.add_plan(key, TWO, [0.02] * 9, max_error=None)
+    store.add_plan(key, ONE, [0.001] * 9, max_error=None)
+    store.add_plan(key, EAGER, [0.04] * 9, max_error=None)
+    world = World({(EAGER, 0): 0.04, (TWO, 0): 0.02, (ONE, 0): 0.2})
+    running = loop(world, InProcess(mind(store)))
+    running.recall()
+    assert world.plan == ONE
+    start_s = world.now_s
+    world.live(running, 60)
+    assert world.plan == TWO
+    on_it = [at_s for at_s, plan, _ in world.served if plan == ONE]
+    assert max(on_it) - start_s < 15, "for no longer than it takes to see it"
+    assert len(world.switches) <= 6
 
 
 def test_G5_calls_go_on_without_a_control_plane() -> None:

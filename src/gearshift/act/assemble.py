@@ -14,6 +14,7 @@ from gearshift.act.executor import (
     PartialExecutor,
     WholeExecutor,
     key_of,
+    outer_key,
 )
 from gearshift.act.labels import Key, Labels
 from gearshift.act.prepared import Prepared
@@ -35,7 +36,9 @@ def eager_executor(program: Program, tallies: Tallies, labels: Labels) -> EagerE
         return captured and explain_refusal(captured, args, kwargs, error)
 
     def key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key | None:
-        leaves = None if captured is None else captured.form.leaves(args, kwargs)
+        if captured is None:
+            return outer_key(args, kwargs)
+        leaves = captured.form.leaves(args, kwargs)
         return None if leaves is None else key_of(leaves)
 
     forward = getattr(program.eager, "forward", program.eager)
@@ -65,6 +68,8 @@ def assemble(
     if program.skeleton is None:
         whole_model = WholeExecutor(plan, executors[""], audit, shop.labels)
         return Prepared(executor=whole_model, variants=tuple(built))
-    in_parts = PartialExecutor(plan, executors, program.skeleton, shop.tallies, audit, broken)
+    in_parts = PartialExecutor(
+        plan, executors, program.skeleton, shop.tallies, audit, broken, shop.labels
+    )
     verify_parts(program.eager, in_parts.shell, program.example, shop.tolerance)
     return Prepared(executor=in_parts, variants=tuple(built))

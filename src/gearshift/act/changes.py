@@ -40,6 +40,7 @@ class Changes:
         """Plans that failed or were wrong while they served, by fingerprint, and why."""
         self._prepare, self._as_captured = prepare, as_captured
         self._ended = False
+        self._num_decisions = 0
         self._start_s = monotonic()
         self._trial: tuple[str, float | None] = ("", None)
         self._turns: TakingTurns | None = None
@@ -61,10 +62,11 @@ class Changes:
                 else:
                     self.serving.let_go(prepared)
 
-    def adopt(self, plan: Plan, reason: str, gain: float | None) -> None:
-        """The plan before stands by. Back to the model itself waits for no build."""
+    def adopt(self, plan: Plan, reason: str, gain: float | None, *, build: bool = True) -> None:
+        """The plan before stands by. Back to the model itself waits for no build; without `build`
+        nothing does, and what does not stand by is refused."""
         eager = self.serving.eager
-        prepared = eager if plan == eager.executor.plan else self._ready(plan, reason, gain)
+        prepared = eager if plan == eager.executor.plan else self._ready(plan, reason, gain, build)
         with self.lock:
             self._refuse_by_hand(prepared)
             self._serve(prepared, reason, gain, shelve=self.serving.in_force)
@@ -85,21 +87,24 @@ class Changes:
         with self.lock:
             begun, self._turns = self._turns, None
             turns = self.serving.end_trial(keep_new=keep_new)
+            reason, predicted = self._trial
             if turns is None:
+                if begun is not None:
+                    self.record(begun.new.plan, reason, f"dropped: {why}", predicted, gain)
                 return 0.0 if begun is None else begun.spent_s
             self.count += keep_new
-            reason, predicted = self._trial
             outcome = f"{'serves' if keep_new else 'dropped'}: {why}"
             self.record(turns.new.plan, reason, outcome, predicted, gain)
             return turns.spent_s
 
-    def stand_by(self, plan: Plan) -> None:
+    def stand_by(self, plan: Plan, reason: str) -> None:
         """Builds a plan for when it is wanted."""
         if plan not in self.ready():
-            prepared = self._prepare(plan)
+            prepared = self._ready(plan, reason, None)
             with self.lock:
                 self._refuse_by_hand(prepared)
                 self.serving.shelf.put(prepared)
+            self.record(plan, reason, "stands by")
 
     def ban(self, plan: Plan, why: str) -> None:
         """Nobody but the user puts this plan in force again."""
@@ -131,7 +136,9 @@ class Changes:
         predicted_gain: float | None = None,
         measured_gain: float | None = None,
     ) -> None:
+        self._num_decisions += 1
         decision = Decision(
+            number=self._num_decisions,
             at_s=monotonic() - self._start_s,
             plan=plan.fingerprint if isinstance(plan, Plan) else "no plan",
             summary=plan.summary if why_malformed(plan) is None else "",
@@ -149,13 +156,15 @@ class Changes:
                 self.decisions[index] = replace(self.decisions[index], measured_gain=measured_gain)
                 return
 
-    def _ready(self, plan: Plan, reason: str, gain: float | None) -> Prepared:
+    def _ready(self, plan: Plan, reason: str, gain: float | None, build: bool = True) -> Prepared:
         """One that stands by, for the weights there are now; else built. A refusal is recorded."""
         if why_malformed(plan) is None and self._as_captured():
             with self.lock:
                 prepared = self.serving.shelf.take(plan)
             if prepared is not None:
                 return prepared
+        if not build:
+            raise PlanError("it does not stand by any more")
         try:
             return self._prepare(plan)
         except GearshiftError as error:

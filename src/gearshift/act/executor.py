@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils import _pytree as pytree
 
-from gearshift.act.labels import UNKNOWN, Key, Label, Labels
+from gearshift.act.labels import Key, Label, Labels
 from gearshift.act.steps import MAX_MARKS, Steps
 from gearshift.act.tally import Tallies
 from gearshift.capture.calls import refuse_absurd
@@ -63,6 +63,11 @@ def key_of(leaves: Sequence[Any]) -> Key | None:
             key.append(leaf)
             key.append(type(leaf))
     return tuple(key)
+
+
+def outer_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key | None:
+    """Of a model that was not captured whole: its form is not known."""
+    return key_of(pytree.tree_leaves((args, kwargs)))
 
 
 class FragmentExecutor:
@@ -202,7 +207,7 @@ class PartialExecutor(Executor):
     """The model's own Python between its fragments. Every plan has a copy of that shell of its own,
     so that a call runs wholly on one plan."""
 
-    __slots__ = ("audit", "broken", "fragments", "shell", "tallies", "times")
+    __slots__ = ("audit", "broken", "fragments", "labels", "shell", "tallies", "times")
 
     def __init__(
         self,
@@ -212,14 +217,16 @@ class PartialExecutor(Executor):
         tallies: Tallies,
         audit: LiveCheck,
         broken: Callable[[Plan, tuple[Any, ...], dict[str, Any], Exception], Any],
+        labels: Labels,
     ) -> None:
         super().__init__(plan)
+        self.labels = labels
         self.audit = audit
         self.broken = broken
         self.fragments = fragments
         self.tallies = tallies
         self.shell = skeleton(self._stand_in)
-        self.times: deque[float] = deque(maxlen=MAX_MARKS)
+        self.times: deque[tuple[Key | None, float]] = deque(maxlen=MAX_MARKS)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tally = self.tallies.mine()
@@ -231,12 +238,13 @@ class PartialExecutor(Executor):
             return self.broken(self.plan, args, kwargs, error)
         call_s = perf_counter() - start_s
         tally.outside_s += call_s - (tally.inside_s - inside_s)
-        self.times.append(call_s)
+        self.times.append((outer_key(args, kwargs), call_s))
         return result
 
     def timings(self) -> Iterator[Timing]:
         while self.times:
-            yield Timing(UNKNOWN, self.times.popleft())
+            key, call_s = self.times.popleft()
+            yield Timing(self.labels.of(key), call_s)
 
     def _stand_in(self, name: str) -> Callable[..., Any]:
         fragment, tallies, audit = self.fragments[name], self.tallies, self.audit

@@ -35,7 +35,10 @@ class Labels:
         self._made: dict[Key | None, Label] = {None: UNKNOWN}
 
     def of(self, key: Key | None) -> Label:
-        label = self._made.get(key)
+        try:
+            label = self._made.get(key)
+        except TypeError:  # a constant that cannot be hashed
+            return UNKNOWN
         if label is None:
             if len(self._made) >= MAX_LABELS:
                 self._made = {None: UNKNOWN}

@@ -61,13 +61,13 @@ class Serving:
         self._exchange(turns, (*old.variants, *new.variants))
 
     def end_trial(self, *, keep_new: bool) -> TakingTurns | None:
-        """The better one serves, the other stands by if there is room; None if the trial was
-        overtaken."""
+        """The better one serves, the other stands by, a losing newcomer only if there is room;
+        None if the trial was overtaken."""
         turns = self.trial
         if turns is not None:
             new, old = self.newcomer, self.in_force
             better, other = (new, old) if keep_new else (old, new)
-            self.serve(better, shelve=other, wanted=False)
+            self.serve(better, shelve=other, wanted=keep_new)
         return turns
 
     def plan_of(self, variants: Variants) -> Plan | None:

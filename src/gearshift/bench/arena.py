@@ -5,15 +5,18 @@ Must not know what is compared with what.
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from gearshift.errors import GearshiftError
+
+PATIENCE_S = 900.0
 NUMBERS = count()
 COMMAND = (sys.executable, "-W", "ignore", "-m", "gearshift.bench.contender")
 
@@ -41,6 +44,8 @@ class Contender:
         self._order = {"model": model, "folder": str(folder), **asdict(setting)}
         self.ready_s = 0.0
         """How long it took to open."""
+        self.batch: int | None = None
+        """The first size of the model's first input."""
         self._log = folder / f"{setting.kind}-{next(NUMBERS)}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -60,7 +65,8 @@ class Contender:
     def open(self) -> None:
         """It gets the model ready, and then stands still until it is to run."""
         self._say(json.dumps(self._order))
-        self.ready_s = self._hear()["ready_s"]
+        answer = self._hear()
+        self.ready_s, self.batch = answer["ready_s"], answer["batch"]
         self._signal(signal.SIGSTOP)
 
     def run(self, seconds: float) -> dict[str, Any]:
@@ -78,9 +84,9 @@ class Contender:
         return answer
 
     def close(self) -> None:
-        with suppress(ProcessLookupError):  # closed before
+        if self._process.poll() is None:
             self._signal(signal.SIGKILL)
-        self._process.wait()
+            self._process.wait()
 
     def _say(self, line: str) -> None:
         assert self._process.stdin is not None
@@ -89,10 +95,12 @@ class Contender:
 
     def _hear(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        answer = self._process.stdout.readline()
+        came, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
+        answer = self._process.stdout.readline() if came else ""
         if not answer:
             said = self._log.read_text(errors="replace").strip().splitlines()
-            raise RuntimeError(f"{self._kind} ended: {said[-1] if said else 'without a word'}")
+            how = "ended" if came else f"was silent for {PATIENCE_S:.0f} s"
+            raise GearshiftError(f"{self._kind} {how}: {said[-1] if said else 'without a word'}")
         result: dict[str, Any] = json.loads(answer)
         return result
 

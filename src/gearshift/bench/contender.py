@@ -31,7 +31,8 @@ Call = Callable[..., Any]
 def main() -> None:
     """A stopped process would outlive a benchmark that was killed: this one goes with it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    print(json.dumps({"arrived": True}), flush=True)
+    answers, sys.stdout = sys.stdout, sys.stderr  # a model or a library may print
+    print(json.dumps({"arrived": True}), file=answers, flush=True)
     order = json.loads(sys.stdin.readline() or "null")
     if order is None:
         return
@@ -44,10 +45,11 @@ def main() -> None:
         call, plan, tell = KINDS[order["kind"]](model, args, order)
         for _ in range(order["warm_up"]):
             call(*args)
-        print(json.dumps({"ready_s": perf_counter() - start_s}), flush=True)
+        ready = {"ready_s": perf_counter() - start_s, "batch": batch_of(args)}
+        print(json.dumps(ready), file=answers, flush=True)
         for line in sys.stdin:
             answer = run(call, plan, args, expected, float(line))
-            print(json.dumps({**answer, **tell()}), flush=True)
+            print(json.dumps({**answer, **tell()}), file=answers, flush=True)
 
 
 def run(
@@ -72,6 +74,11 @@ def run(
     used_s = cpu_seconds() - cpu_s
     told = {"call_s": call_s, "at_s": at_s, "plans": plans}
     return {**told, "cpu_s": used_s, "max_error": worst}
+
+
+def batch_of(args: Any) -> int | None:
+    tensors = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+    return tensors[0].shape[0] if tensors and tensors[0].dim() else None
 
 
 def difference(expected: Any, result: Any) -> float:
@@ -150,16 +157,12 @@ def gearshift(model: Any, args: Any, order: Any) -> Opened:
     from gearshift.runtime import adapt
 
     runtime = adapt(model, args)
-    told = 0
 
     def plan() -> str:
         return TRIAL if runtime._serving.trial is not None else runtime.plan.summary
 
     def tell() -> dict[str, Any]:
-        nonlocal told
-        decisions = [str(decision) for decision in runtime.decisions]
-        new, told = decisions[told:], len(decisions)
-        return {"decisions": new}
+        return {"decisions": [str(decision) for decision in runtime.decisions]}
 
     return runtime, plan, tell
 

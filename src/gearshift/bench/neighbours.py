@@ -4,17 +4,20 @@ Must not know who is measured beside them.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 KINDS = {
     "arithmetic": "def work():\n    sum(range(100_000))",
     "memory": "import numpy\na = numpy.zeros(1 << 25)\ndef work():\n    global a\n    a += 1.0",
 }
-WHILE_WANTED = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    work()"
+WHILE_WANTED = "import os\nwhile os.path.exists('/proc/{pid}'):\n    work()"
+DETACHED = '"$0" -c "$1" > /dev/null 2>&1 & echo $!'
+"""No child of ours: what our children do is taken for our own work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +31,23 @@ class Neighbour:
 
 
 @contextmanager
-def busy(neighbours: Sequence[Neighbour]) -> Iterator[None]:
-    processes = [_start(neighbour) for neighbour in neighbours]
+def busy(neighbours: Sequence[Neighbour]) -> Iterator[list[int]]:
+    """Gives their process ids."""
+    pids = [_start(neighbour) for neighbour in neighbours]
     try:
-        yield
+        yield pids
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
-def _start(neighbour: Neighbour) -> subprocess.Popen[bytes]:
+def _start(neighbour: Neighbour) -> int:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    code = f"{KINDS[neighbour.kind]}\n{WHILE_WANTED}"
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    code = f"{KINDS[neighbour.kind]}\n{WHILE_WANTED.format(pid=os.getpid())}"
+    command = ["sh", "-c", DETACHED, sys.executable, code]
+    told = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    pid = int(told.stdout)
     if neighbour.core is not None:
-        os.sched_setaffinity(process.pid, {neighbour.core})
-    return process
+        os.sched_setaffinity(pid, {neighbour.core})
+    return pid

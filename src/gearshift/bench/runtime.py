@@ -75,7 +75,7 @@ def measure(
         for name, phases in trace.items():
             theirs = [arena.slices[phase.neighbours] for phase in phases]
             for start in STARTS:
-                about = {"model": model, "trace": name, "start": start}
+                about = {"model": model, "batch": arena.batch, "trace": name, "start": start}
                 case = case_of(phases, lived[name][start], theirs)
                 cases.append({"case": about, **case, "ready_s": arena.ready_s})
         doubles += map(noise_of, arena.slices.values())
@@ -83,6 +83,7 @@ def measure(
     return {
         "seed": seed,
         "noise": noise,
+        "noise_at_most": max(max(ratio, 1 / ratio) for ratio in doubles),
         "void": abs(noise - 1) > VOID_BEYOND,
         "cases": cases,
         "summary": summary_of(cases),
@@ -115,6 +116,7 @@ class _Arena:
             contender.open()
         everybody["the export"].close()
         self.ready_s = {name: contender.ready_s for name, contender in everybody.items()}
+        self.batch = everybody["the export"].batch
 
     def _make(self, stack: ExitStack, setting: Setting, home: Path | None = None) -> Contender:
         contender = Contender(self.model, setting, self.folder, home)
@@ -137,7 +139,7 @@ class _Arena:
         """One process lives through the whole trace; neighbours come and go meanwhile."""
         gearshift = self.lives[name, start]
         gearshift.open()
-        self.ready_s[f"gearshift, {start}"] = gearshift.ready_s
+        self.ready_s[f"gearshift, {name}, {start}"] = gearshift.ready_s
         try:
             ends_s: list[float] = []
             gearshift.begin(sum(phase.seconds for phase in phases))

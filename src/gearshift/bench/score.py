@@ -153,7 +153,7 @@ def _phase(phase: Phase, stretch: Stretch, oracle: tuple[str, list[float]]) -> d
     return {
         "neighbours": [str(neighbour) for neighbour in phase.neighbours],
         "seconds": phase.seconds,
-        "gearshift_s": _mean(stretch.call_s),
+        "gearshift_s": _mean(stretch.call_s) if stretch.call_s else None,
         "oracle": name,
         "oracle_s": _mean(calls),
         "settled": _settled(stretch, statistics.median(calls)),

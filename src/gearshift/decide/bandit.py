@@ -6,7 +6,8 @@ be better than the best known is tried, most hopeful first.
 
 from collections.abc import Callable
 
-from gearshift.decide.policy import CHANGED, TOO_SLOW, How, Options, Outcome, Proposal
+from gearshift.decide.policy import CHANGED, REFUSED, TOO_SLOW, How, Options, Outcome, Proposal
+from gearshift.decide.rests import Rests
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
 from gearshift.predict.cost_model import CostModel
@@ -14,9 +15,9 @@ from gearshift.predict.cost_model import CostModel
 CLEARLY, SURELY = 0.97, 0.87
 """Only what takes less than this share of the other's time is better; only what takes less than
 that share surely is: machines have better and worse minutes."""
-REST_S, SHORT_REST_S, MAX_RESTS = 30.0, 5.0, 5
+REST_S, SHORT_REST_S = 30.0, 5.0
 """How long a loser rests the first time; twice that the next. What ran out of credit before there
-was a verdict gets another chance sooner."""
+was a verdict, or could not be made ready, gets another chance sooner."""
 MAX_VISITED, MAX_STANDING = 16, 2
 """So many plans are kept ready for other situations."""
 Score = Callable[[Situation, Plan, float], float]
@@ -32,16 +33,17 @@ class Bandit:
         self.now_s = 0.0
         self.visited: list[Situation] = []
         """The last one last."""
-        self.lost: dict[tuple[Situation, str], tuple[float, int]] = {}
-        """Until when a plan that was tried and dropped is not tried again; how often it was."""
+        self.rests = Rests()
+        """By situation and plan for losers, by what was wanted and plan for the rest."""
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
-        situation, usable = snapshot.situation, options.allowed
+        situation, self.now_s = snapshot.situation, snapshot.at_s
+        allowed = options.allowed.items()
+        usable = {f: plan for f, plan in allowed if not self._rests(REFUSED, f)}
         if situation is None:
             return self._for_later(snapshot, None, usable)
         if snapshot.trial is not None:
             return None
-        self.now_s = snapshot.at_s
         before = [s for s in self.visited if s != situation]
         self.visited = [*before[-MAX_VISITED:], situation]
         return (
@@ -51,17 +53,19 @@ class Bandit:
         )
 
     def learn(self, outcome: Outcome) -> None:
-        """What did not win its trial rests, longer each time."""
-        if outcome.how is How.STAND_BY or outcome.kept or outcome.situation is None:
-            return
-        if outcome.why != CHANGED:
-            key = outcome.situation, outcome.plan
-            times = self.lost.get(key, (0.0, 0))[1]
+        """What did not win its trial, or could not be made ready, rests, longer each time; what
+        was made to stand by, too: if it had to go again, there is no room for it."""
+        plan = outcome.plan
+        if outcome.refused or outcome.put_off:
+            self.rests.add((REFUSED, plan), self.now_s, SHORT_REST_S)
+        elif outcome.how is How.STAND_BY:
+            self.rests.add((How.STAND_BY, plan), self.now_s, REST_S)
+        elif not outcome.kept and outcome.situation is not None and outcome.why != CHANGED:
             rest_s = SHORT_REST_S if outcome.why == TOO_SLOW else REST_S
-            self.lost[key] = (self.now_s + rest_s * 2**times, min(times + 1, MAX_RESTS))
+            self.rests.add((outcome.situation, plan), self.now_s, rest_s)
 
-    def _rests(self, situation: Situation, plan: str) -> bool:
-        return self.now_s < self.lost.get((situation, plan), (0.0, 0))[0]
+    def _rests(self, what: Situation | str, plan: str) -> bool:
+        return self.rests((what, plan), self.now_s)
 
     def _costs(self, situation: Situation, plans: dict[str, Plan]) -> dict[str, float]:
         found = {f: self.model.measured(situation, f) for f in plans}
@@ -104,7 +108,10 @@ class Bandit:
         best = min(costs.values(), default=float("inf"))
         hopes = {}
         for fingerprint, plan in plans.items():
+            must_build = fingerprint not in snapshot.ready
             if fingerprint in costs or self._rests(situation, fingerprint):
+                continue
+            if must_build and not snapshot.may_build:
                 continue
             estimate = self.model.estimate(plan, situation, plans)
             if estimate is not None:
@@ -128,6 +135,8 @@ class Bandit:
         self, snapshot: Snapshot, situation: Situation | None, plans: dict[str, Plan]
     ) -> Proposal | None:
         """The best plans of the situations that were here last, or that the store tells of."""
+        if not snapshot.may_build:
+            return None
         told = [s for s in self.model.situations() if s not in self.visited]
         others = [s for s in (*reversed(self.visited), *told) if s != situation]
         if situation is not None:
@@ -135,7 +144,8 @@ class Bandit:
         for other in others[:MAX_STANDING]:
             costs = self._costs(other, plans)
             best = min(costs, key=lambda f: costs[f], default=snapshot.plan)
-            if best != snapshot.plan and best not in snapshot.ready:
+            waits = self._rests(How.STAND_BY, best)
+            if best != snapshot.plan and best not in snapshot.ready and not waits:
                 reason = f"known to be the best for {other}"
                 return Proposal(plan=plans[best], how=How.STAND_BY, reason=reason)
         return None

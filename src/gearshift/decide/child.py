@@ -48,6 +48,7 @@ def main() -> None:
                 mind.hear(outcome)
             answer = mind.see(snapshot)
             print(write_answer(answer), file=answers, flush=True)
+            mind.tidy(snapshot.at_s)
             settled = answer.proposal is None and snapshot.trial is None
             if mind.table.roofline is None and number > SETTLED and settled:
                 mind.table.roofline = measure_roofline()

@@ -21,7 +21,8 @@ from gearshift.observe.sampler import ASLEEP_S
 
 log = logging.getLogger("gearshift")
 CHILD = (sys.executable, "-m", "gearshift.decide.child")
-PATIENCE_S, SAVE_S = 10.0, 2.0
+PATIENCE_S, SAVE_S = 15.0, 2.0
+"""Longer than the child may have to wait for the store."""
 ASK_S, BACK_OFF_S, LONGEST_S = 0.4, 1.0, 60.0
 MAX_WAITING = 512
 """Samples kept while the child is silent."""
@@ -43,7 +44,9 @@ class InProcess:
     def ask(self, snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Answer | None:
         for outcome in outcomes:
             self.mind.hear(outcome)
-        return self.mind.see(snapshot)
+        answer = self.mind.see(snapshot)
+        self.mind.tidy(snapshot.at_s)
+        return answer
 
     def close(self) -> None:
         return None

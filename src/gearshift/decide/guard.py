@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gearshift.decide.policy import REFUSED, How, Proposal
+from gearshift.decide.policy import NOT_NOW, REFUSED, How, Proposal
+from gearshift.decide.rests import Rests
 from gearshift.decide.reward import Costs
 from gearshift.errors import UsageError
 from gearshift.ir.measurement import Source
@@ -28,6 +29,8 @@ SURE = 2.0
 """Standard deviations of the mean."""
 CHANGED_DWELL = 0.3
 """The share of the dwell time that a plan stays even if the situation changes."""
+REFUSED_S = 10.0
+"""So long a plan that could not be made ready is not asked for again; then twice as long."""
 MAX_LOST = 3
 """So often the same newcomer used up its credit, and who proposes it is not heard for a while."""
 
@@ -81,6 +84,7 @@ class Guard:
         self.capture_s, self.served_s, self.spent_s = capture_s, 0.0, 0.0
         self.building_s = 0.0
         self.frozen_until_s = -math.inf
+        self._rests = Rests()
         self._lost: dict[str, int] = {}
         self._freezes = 0
         self._switches: deque[float] = deque(maxlen=limits.switches_per_minute)
@@ -93,8 +97,7 @@ class Guard:
         return self.limits.explore_share * (self.capture_s + self.served_s) - self.spent_s
 
     def note(self, snapshot: Snapshot) -> None:
-        if snapshot.plan in self.plans:
-            self.costs.note(self.plans[snapshot.plan], snapshot)
+        self.costs.note(snapshot, self.plans)
         for sample in snapshot.samples:
             self.model.add(sample)
             self._recent.extend(sample.seconds)
@@ -139,30 +142,37 @@ class Guard:
             return f"{REFUSED}: {reason}"
         times = (proposal.predicted_s, proposal.current_s)
         if any(t is not None and not (math.isfinite(t) and t > 0) for t in times):
-            return f"{REFUSED}: predicts {proposal.predicted_s} s, now {proposal.current_s} s"
+            return f"{NOT_NOW}: predicts {proposal.predicted_s} s, now {proposal.current_s} s"
+        if self._rests(proposal.plan.fingerprint, snapshot.at_s):
+            return f"{NOT_NOW}: it could not be made ready a moment ago"
         if proposal.plan.fingerprint == snapshot.plan:
-            return "not now: already in force"
+            return f"{NOT_NOW}: already in force"
         if not self.is_known(proposal, snapshot):
             if self.is_frozen(snapshot):
-                return "not now: trying did harm, so nothing is tried for a while"
+                return f"{NOT_NOW}: trying did harm, so nothing is tried for a while"
             is_ready = proposal.plan.fingerprint in snapshot.ready
-            if not is_ready and self.building_s > self._may_build_s(snapshot.situation):
-                return "not now: plans were built for long enough"
+            if not is_ready and not self.may_build(snapshot.situation):
+                return f"{NOT_NOW}: plans were built for long enough"
             if proposal.how is How.STAND_BY:
                 return None
             usual_s = self.usual_s(snapshot)
             if usual_s is None:
-                return "not now: too little is known of the plan in force"
+                return f"{NOT_NOW}: too little is known of the plan in force"
             if self.credit_s < _least_s(proposal, usual_s):
-                return "not now: the exploration budget is spent"
+                return f"{NOT_NOW}: the exploration budget is spent"
         return self.too_soon(snapshot, trying=proposal.how is How.TRY)
 
-    def _may_build_s(self, situation: Situation | None) -> float:
-        share_s = self.limits.build_share * self.served_s
-        if situation is None:
-            return BUILD_HEAD_S + share_s
-        known = sum(self.model.measured(situation, f) is not None for f in self.plans)
-        return share_s + (BUILD_HEAD_S if known < FEW_PLANS else 0.0)
+    def may_build(self, situation: Situation | None) -> bool:
+        """Whether there is time left to build what is not known to be better here."""
+        known = 0
+        if situation is not None:
+            known = sum(self.model.measured(situation, f) is not None for f in self.plans)
+        head_s = BUILD_HEAD_S if known < FEW_PLANS else 0.0
+        return self.building_s <= head_s + self.limits.build_share * self.served_s
+
+    def refused(self, plan: str, at_s: float) -> None:
+        """It could not be made ready."""
+        self._rests.add(plan, at_s, REFUSED_S)
 
     def is_known(self, proposal: Proposal, snapshot: Snapshot) -> bool:
         """Whether our own record says that it is better here: then it need not be tried first. A
@@ -176,10 +186,11 @@ class Guard:
             return False
         clearly = 1.0 if old.source is Source.MODELLED else 1 / self.limits.slower
         new_cost = self.costs.of(situation, proposal.plan, new.mean_s)
-        return new_cost < clearly * self.costs.of(situation, in_force, old.mean_s)
+        return new_cost < clearly * self.costs.of(situation, in_force, old.at_worst_s)
 
     def is_slower(self, plan: Plan, snapshot: Snapshot) -> bool:
-        """Whether by our own record this plan takes longer here than the one in force, or would."""
+        """Whether by our own record this plan takes longer here than the one in force, or would
+        even if that did worse than is foreseen."""
         situation, in_force = snapshot.situation, self.plans.get(snapshot.plan)
         if situation is None or in_force is None:
             return False
@@ -188,7 +199,7 @@ class Guard:
         if new is None or old is None:
             return False
         costs = self.costs
-        return costs.of(situation, plan, new.mean_s) > costs.of(situation, in_force, old.mean_s)
+        return costs.of(situation, plan, new.mean_s) > costs.of(situation, in_force, old.at_worst_s)
 
     def better_known(self, snapshot: Snapshot) -> tuple[Plan, float] | None:
         """What to go back to, if the plan in force is clearly slower; and how many times slower."""
@@ -198,7 +209,11 @@ class Guard:
         now = self.model.measured(situation, snapshot.plan)
         known = [(f, self.model.measured(situation, f)) for f in self.plans]
         of = self.costs.of
-        costs = {f: of(situation, self.plans[f], e.mean_s) for f, e in known if e is not None}
+        costs = {
+            f: of(situation, self.plans[f], e.mean_s)
+            for f, e in known
+            if e is not None and not self._rests(f, snapshot.at_s)
+        }
         if now is None or snapshot.plan not in costs:
             return None
         best = min(costs, key=lambda f: costs[f])
@@ -225,11 +240,11 @@ class Guard:
             return None
         full = len(self._switches) == self._switches.maxlen
         if full and snapshot.at_s - self._switches[0] < 60:
-            return "not now: the switch budget of this minute is spent"
+            return f"{NOT_NOW}: the switch budget of this minute is spent"
         settled = self._since == snapshot.situation and not trying
         dwell_s = self.limits.dwell_s * (1 if settled else CHANGED_DWELL)
         if snapshot.at_s - self._switches[-1] < dwell_s:
-            return f"not now: a plan stays at least {self.limits.dwell_s:g} s"
+            return f"{NOT_NOW}: a plan stays at least {self.limits.dwell_s:g} s"
         return None
 
 

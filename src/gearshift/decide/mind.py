@@ -4,16 +4,17 @@ Must not know the data plane; everything it is told and says is plain data.
 """
 
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from math import inf
+from math import inf, isfinite
 from time import process_time
 from types import MappingProxyType
 
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.keep import Keep
 from gearshift.decide.messages import Answer
-from gearshift.decide.policy import Options, Outcome, Policy
+from gearshift.decide.policy import Options, Outcome, Policy, Proposal
 from gearshift.decide.proportional import Proportional
 from gearshift.decide.reward import Costs
 from gearshift.decide.rules import Rules
@@ -28,6 +29,7 @@ from gearshift.predict.calibration import Calibration
 from gearshift.predict.estimate import Estimate
 from gearshift.predict.table import Table
 
+log = logging.getLogger("gearshift")
 POLICIES = ("bandit", "keep", "proportional", "rules")
 TRUSTED = 20
 """What the store tells counts for no more than so many calls: the machine may have changed."""
@@ -55,6 +57,7 @@ class Mind:
         self.table = Table(num_cores, self._calibration())
         self._unsaved: dict[tuple[Situation, str], list[Sample]] = defaultdict(list)
         self._foreseen: dict[tuple[Situation, str], Estimate] = {}
+        self._decided: list[Decision] = []
         self._saved_s = -inf
         self._recalled = self._recall()
         for sample in self._recalled:
@@ -62,16 +65,12 @@ class Mind:
         self.policy = self._policy(policy)
 
     def see(self, snapshot: Snapshot) -> Answer:
-        if snapshot.plan in self.options.plans:
-            self.costs.note(self.options.plans[snapshot.plan], snapshot)
+        self.costs.note(snapshot, self.options.plans)
         for sample in snapshot.samples:
             self._unsaved[sample.situation, sample.plan].append(sample)
             self.table.add(sample)
         self._check_predictions()
-        if snapshot.at_s - self._saved_s > SAVE_EVERY_S:
-            self._saved_s = snapshot.at_s
-            self.save()
-        proposal = self.policy.propose(snapshot, self.options)
+        proposal = self._propose(snapshot)
         if proposal is not None and snapshot.situation is not None:
             self._foresee(proposal.plan, snapshot.situation)
         checked, typical_error = self.table.calibration.typical_error()
@@ -85,7 +84,30 @@ class Mind:
             recalled=self._take_recalled(),
         )
 
+    def _propose(self, snapshot: Snapshot) -> Proposal | None:
+        """A policy that raises, or foresees what is no number, is replaced by plain rules."""
+        try:
+            proposal = self.policy.propose(snapshot, self.options)
+            times = () if proposal is None else (proposal.predicted_s, proposal.current_s)
+            if all(t is None or (isfinite(t) and t > 0) for t in times):
+                return proposal
+            log.error("the policy %s foresees %s; rules decide", self.policy.name, times)
+        except Exception:
+            log.exception("the policy %s failed; rules decide", self.policy.name)
+        self.policy = Rules()
+        return None
+
+    def tidy(self, at_s: float) -> None:
+        """Now and then, when nobody waits for an answer: what was learned is saved."""
+        if at_s - self._saved_s > SAVE_EVERY_S:
+            self._saved_s = at_s
+            self.save()
+
     def save(self) -> None:
+        where = {"machine": self.key["machine"], "graph": self.key["graph"]}
+        decided, self._decided = self._decided, []
+        for decision in decided:
+            self.store.add_decision(DecisionRow(decision=decision, **where))
         for (situation, fingerprint), samples in self._unsaved.items():
             plan = self.options.plans.get(fingerprint)
             if plan is not None:
@@ -107,8 +129,7 @@ class Mind:
             predicted_gain=outcome.predicted_gain,
             measured_gain=outcome.measured_gain,
         )
-        where = {"machine": self.key["machine"], "graph": self.key["graph"]}
-        self.store.add_decision(DecisionRow(decision=decision, **where))
+        self._decided.append(decision)
 
     def _policy(self, name: str) -> Policy:
         if name == "bandit":

@@ -11,7 +11,8 @@ from typing import Protocol
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
 
-REFUSED, CHANGED, TOO_SLOW = "refused", "the situation changed", "too slow"
+REFUSED, NOT_NOW = "refused", "not now"
+CHANGED, TOO_SLOW = "the situation changed", "too slow"
 MAX_REFUSALS = 2
 
 
@@ -58,7 +59,12 @@ class Outcome:
 
     @property
     def refused(self) -> bool:
+        """For good."""
         return not self.kept and self.why.startswith(REFUSED)
+
+    @property
+    def put_off(self) -> bool:
+        return not self.kept and self.why.startswith(NOT_NOW)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 Must not know who learns from it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
 
@@ -46,11 +47,12 @@ class Costs:
         self._energy_j: dict[tuple[Situation, str], float] = {}
         self._thread_w = 1.0
 
-    def note(self, plan: Plan, snapshot: Snapshot) -> None:
-        """`plan` is the one in force."""
+    def note(self, snapshot: Snapshot, plans: Mapping[str, Plan]) -> None:
+        """Of the one plan that ran, which need not be the one in force."""
         energy_j, samples = snapshot.energy_j, snapshot.samples
-        if not energy_j or energy_j <= 0 or len(samples) != 1:
+        if not energy_j or energy_j <= 0 or len(samples) != 1 or samples[0].plan not in plans:
             return
+        plan = plans[samples[0].plan]
         key = samples[0].situation, plan.fingerprint
         before = self._energy_j.pop(key, energy_j)
         self._energy_j[key] = before + SMOOTH * (energy_j - before)

@@ -53,11 +53,13 @@ class Snapshot:
     served_s: float = 0.0
     """Time in all calls since the last snapshot."""
     energy_j: float | None = None
-    """Per call of the plan in force, measured or modelled as `readings` tell; None if no call came
+    """Per call of the plan that ran, measured or modelled as `readings` tell; None if no call came
     or several plans ran."""
     held_bytes: int = 0
     ready: tuple[str, ...] = ()
     """Plans that could serve at once, by fingerprint; the one in force is among them."""
+    may_build: bool = True
+    """Whether there is time left to build others that may be better."""
     readings: Mapping[str, Metric] = field(default_factory=dict)
 
 
@@ -74,6 +76,7 @@ def to_data(snapshot: Snapshot) -> dict[str, Any]:
         "energy_j": snapshot.energy_j,
         "held_bytes": snapshot.held_bytes,
         "ready": snapshot.ready,
+        "may_build": snapshot.may_build,
         "readings": readings,
     }
 
@@ -118,5 +121,6 @@ def from_data(data: Mapping[str, Any]) -> Snapshot:
         energy_j=data["energy_j"],
         held_bytes=data["held_bytes"],
         ready=tuple(data["ready"]),
+        may_build=data["may_build"],
         readings=readings,
     )

@@ -3,6 +3,7 @@
 Must not know what is made of them.
 """
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -95,7 +96,7 @@ class Sampler:
         self._energy_j = None if energy_j is None else (self._energy_j or 0.0) + energy_j
         before = self._neighbours.count
         if awake:
-            used, ready = self._used(readings), _ready(readings)
+            used, ready = self._used(readings), self._ready(readings)
             self._neighbours.update(used=used, ready=ready, disturbed=disturbed)
         else:
             self._neighbours.wake()
@@ -163,6 +164,14 @@ class Sampler:
         share = _value(readings, OTHERS)
         return None if share is None else share * self._num_cores
 
+    def _ready(self, readings: dict[str, Metric]) -> float | None:
+        """Threads of others that run or could: all, less ours and the one that reads. Where we
+        have only some of the machine's cores, who waits for the others is not our neighbour."""
+        runnable, busy = _value(readings, RUNNABLE), _value(readings, BUSY)
+        if runnable is None or busy is None or self._num_cores < (os.cpu_count() or 1):
+            return None
+        return runnable - 1 - wanted_by_us(busy, _value(readings, RUN_DELAY) or 0.0)
+
     def _note_work(self, group: Sequence[Timed]) -> None:
         """For what can only be modelled."""
         work, seconds = group[0].label.work, sum(timing.call_s for timing in group)
@@ -192,14 +201,6 @@ def _per_call(
 ) -> float | None:
     groups = list(calls.values())
     return energy_j / len(groups[0]) if energy_j is not None and len(groups) == 1 else None
-
-
-def _ready(readings: dict[str, Metric]) -> float | None:
-    """Threads of others that run or could: all, less ours and the one that reads."""
-    runnable, busy = _value(readings, RUNNABLE), _value(readings, BUSY)
-    if runnable is None or busy is None:
-        return None
-    return runnable - 1 - wanted_by_us(busy, _value(readings, RUN_DELAY) or 0.0)
 
 
 def _value(readings: dict[str, Metric], name: str) -> float | None:

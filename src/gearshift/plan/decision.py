@@ -19,6 +19,8 @@ class Decision:
     measured_gain: float | None = None
     summary: str = ""
     """The plan in a few words, such as `onnxruntime x2`."""
+    number: int = 0
+    """Counted from 1 over all there were, of which only the last are kept."""
 
     def __str__(self) -> str:
         gains = [

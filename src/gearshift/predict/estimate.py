@@ -25,3 +25,8 @@ class Estimate:
     def hopeful_s(self) -> float:
         """As good as it may well be."""
         return max(0.0, self.mean_s - self.deviation_s)
+
+    @property
+    def at_worst_s(self) -> float:
+        """As bad as it may well be."""
+        return self.mean_s + self.deviation_s
