@@ -150,7 +150,7 @@ class Loop:
         proposed: Counter[str] = Counter()
         while monotonic() < end_s:
             self.glance()
-            snapshot = self.seen = self.observe()
+            snapshot = self.seen = replace(self.observe(), may_build=True)  # nobody waits yet
             answers = self.answers
             proposal = None if self.changeover.building else self.ask(snapshot)
             if self.answers > answers and not self._recalled(proposal, snapshot, proposed):

@@ -47,6 +47,12 @@ def test_every_built_in_model_runs_on_another_backend_at_several_sizes(name: str
         served = runtime.coverage
         equal(runtime(*larger), model(*larger))
         assert runtime.coverage > served, "the larger batch must be served by the plan, too"
+        if name in ("minilm", "unet"):
+            shorter = [leaf[..., : leaf.shape[-1] // 2].contiguous() for leaf in example]
+            equal(runtime(*shorter), model(*shorter))
+            (whole_model,) = runtime.program.fragments
+            sizes, leaves = whole_model.sizes, whole_model.leaves
+            assert sizes.why_outside(leaves, shorter, lone=False) is None, "any length or width"
 
 
 class Odd(nn.Module):

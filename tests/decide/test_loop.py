@@ -139,12 +139,23 @@ def test_where_much_is_known_few_plans_are_built(monkeypatch: pytest.MonkeyPatch
     running.guard.built(10.0)
     trial = Proposal(plan=ONE, how=How.TRY, reason="?")
     ready, seen = running.seen, replace(running.seen, ready=())
-    assert running.guard.review(trial, seen, world.why_illegal) is None
-    monkeypatch.setattr(guard, "FEW_PLANS", len(PLANS) - 1)
+    monkeypatch.setattr(guard, "BUILD_HEAD_S", 0.0)
     refusal = running.guard.review(trial, seen, world.why_illegal)
     assert refusal is not None
     assert "built for long enough" in refusal
     assert running.guard.review(trial, ready, world.why_illegal) is None, "nothing to build"
+
+
+def test_what_is_foreseen_to_be_better_may_be_built() -> None:
+    """Once all plans that promise something are measured, builds have their share of the time."""
+    running = loop(World())
+    situation = Situation(signature="x", neighbours=0)
+    running.guard.built(1.0)
+    for plan, mean_s in ((EAGER, 0.04), (TWO, 0.02)):
+        assert running.guard.may_build(situation), "more may be found"
+        sample = Sample(plan=plan.fingerprint, situation=situation, seconds=(mean_s,) * 9)
+        running.guard.model.add(sample)
+    assert not running.guard.may_build(situation), "one thread will not beat two"
 
 
 @pytest.mark.parametrize("lasting", [True, False])

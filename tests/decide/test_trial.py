@@ -13,7 +13,18 @@ def noisy(mean_s: float, count: int, spread: float = 0.05) -> list[float]:
 
 
 def test_a_few_calls_are_too_few() -> None:
-    assert verdict([1.0] * (AT_LEAST - 1), [0.1] * 50) is None
+    assert verdict([1.0] * (AT_LEAST - 1), [0.8] * 50) is None
+
+
+def test_a_few_are_enough_if_one_is_faster_by_far() -> None:
+    """Where a call takes a second, nobody wants to wait for six."""
+    found = verdict([1.0, 0.9, 1.1], [0.1] * 4)
+    assert found is not None
+    assert found.new_wins
+    lost = verdict([0.1] * 4, [1.0] * 3)
+    assert lost is not None
+    assert not lost.new_wins
+    assert verdict([1.0, 0.9, 0.15], [0.1] * 4) is None, "one call says otherwise"
 
 
 @pytest.mark.parametrize(("new_s", "wins"), [(0.5, True), (2.0, False)])

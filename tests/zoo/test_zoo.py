@@ -1,4 +1,4 @@
-"""Every built-in model is reproducible, treats the rows of a batch separately and can be exported.
+"""Every built-in model is reproducible and treats the rows of a batch separately.
 Knows the zoo's public dictionary, not how any model is built.
 """
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.export import Dim, ExportedProgram, export
 from torch.utils._pytree import tree_leaves
 
 from gearshift.zoo import ZOO
@@ -27,23 +26,9 @@ def rows(inputs: tuple[Tensor, ...], num_rows: int) -> tuple[Tensor, ...]:
     return tuple(torch.cat([x.flip(-1) if i % 2 else x for i in range(num_rows)]) for x in firsts)
 
 
-@cache
-def exported(name: str) -> ExportedProgram:
-    """The model exported from two rows, every dimension left for export to decide."""
-    model, inputs = built(name)
-    example = rows(inputs, 2)
-    every_dim = tuple(dict.fromkeys(range(x.dim()), Dim.AUTO) for x in example)
-    return export(model, example, dynamic_shapes=every_dim, strict=False)
-
-
 @torch.no_grad()
 def run(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
     return tree_leaves(model(*inputs))
-
-
-def input_shapes(program: ExportedProgram) -> list[torch.Size]:
-    names = set(program.graph_signature.user_inputs)
-    return [node.meta["val"].shape for node in program.graph.nodes if node.name in names]
 
 
 @every_model
@@ -82,29 +67,3 @@ def test_outputs_are_of_a_sane_size_and_depend_on_the_inputs(name: str) -> None:
         first, second = output
         assert 1e-2 < output.std() < 1e2
         assert (first - second).norm() > 0.05 * first.norm()
-
-
-@every_model
-@pytest.mark.filterwarnings("ignore:The tensor attributes self.lstm")
-def test_exports_with_a_dynamic_batch(name: str) -> None:
-    model, inputs = built(name)
-    program = exported(name)
-    for shape in input_shapes(program):
-        assert isinstance(shape[0], torch.SymInt)
-    torch.testing.assert_close(
-        run(program.module(), rows(inputs, 5)), run(model, rows(inputs, 5)), rtol=1e-4, atol=1e-4
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "smaller"),
-    [("minilm", [(3, 77), (3, 77)]), ("unet", [(3, 3, 96, 64)])],
-)
-def test_exports_with_dynamic_length_or_resolution(name: str, smaller: list[Any]) -> None:
-    model, inputs = built(name)
-    program = exported(name)
-    crops = [tuple(slice(size) for size in shape) for shape in smaller]
-    cropped = tuple(x[crop] for x, crop in zip(rows(inputs, 3), crops, strict=True))
-    torch.testing.assert_close(
-        run(program.module(), cropped), run(model, cropped), rtol=1e-4, atol=1e-4
-    )

@@ -15,7 +15,7 @@ from gearshift.predict.cost_model import CostModel
 CLEARLY, SURELY = 0.97, 0.87
 """Only what takes less than this share of the other's time is better; only what takes less than
 that share surely is: machines have better and worse minutes."""
-REST_S, SHORT_REST_S = 30.0, 5.0
+REST_S, TOO_SLOW_S, REFUSED_S = 30.0, 15.0, 5.0
 """How long a loser rests the first time; twice that the next. What ran out of credit before there
 was a verdict, or could not be made ready, gets another chance sooner."""
 MAX_VISITED, MAX_STANDING = 16, 2
@@ -57,11 +57,11 @@ class Bandit:
         was made to stand by, too: if it had to go again, there is no room for it."""
         plan = outcome.plan
         if outcome.refused or outcome.put_off:
-            self.rests.add((REFUSED, plan), self.now_s, SHORT_REST_S)
+            self.rests.add((REFUSED, plan), self.now_s, REFUSED_S)
         elif outcome.how is How.STAND_BY:
             self.rests.add((How.STAND_BY, plan), self.now_s, REST_S)
         elif not outcome.kept and outcome.situation is not None and outcome.why != CHANGED:
-            rest_s = SHORT_REST_S if outcome.why == TOO_SLOW else REST_S
+            rest_s = TOO_SLOW_S if outcome.why == TOO_SLOW else REST_S
             self.rests.add((outcome.situation, plan), self.now_s, rest_s)
 
     def _rests(self, what: Situation | str, plan: str) -> bool:

@@ -22,9 +22,9 @@ MIN_CREDIT_S, MIN_CALLS = 1e-3, 8
 tell nothing."""
 USUAL_CALLS = 3
 RECENT_CALLS, SLO_CALLS, SLO_SHARE = 100, 10, 0.05
-BUILD_HEAD_S, FEW_PLANS = 20.0, 4
-"""So long plans may be built before their share of the time counts, in a situation of which no more
-than a few are known."""
+BUILD_HEAD_S, PROMISING = 20.0, 1.05
+"""So long plans may be built before their share of the time counts, as long as one is foreseen to
+take no more than so many times what the best one known here takes."""
 SURE = 2.0
 """Standard deviations of the mean."""
 CHANGED_DWELL = 0.3
@@ -164,11 +164,17 @@ class Guard:
 
     def may_build(self, situation: Situation | None) -> bool:
         """Whether there is time left to build what is not known to be better here."""
-        known = 0
-        if situation is not None:
-            known = sum(self.model.measured(situation, f) is not None for f in self.plans)
-        head_s = BUILD_HEAD_S if known < FEW_PLANS else 0.0
+        head_s = BUILD_HEAD_S if situation is None or self._promising(situation) else 0.0
         return self.building_s <= head_s + self.limits.build_share * self.served_s
+
+    def _promising(self, situation: Situation) -> bool:
+        """Whether a plan never measured here is foreseen to be as good as the best that was."""
+        found = {f: self.model.measured(situation, f) for f in self.plans}
+        known = {f: e.mean_s for f, e in found.items() if e is not None}
+        others = [plan for f, plan in self.plans.items() if f not in known]
+        foreseen = [self.model.estimate(plan, situation, self.plans) for plan in others]
+        most_s = PROMISING * min(known.values(), default=math.inf)
+        return not known or any(e is not None and e.mean_s <= most_s for e in foreseen)
 
     def refused(self, plan: str, at_s: float) -> None:
         """It could not be made ready."""

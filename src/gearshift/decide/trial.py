@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 AT_LEAST, AT_MOST = 6, 40
 """Calls of each before a verdict may be given, and must be."""
+PLAIN, BY_FAR = 3, 0.5
+"""So few are enough if each call of the one takes less than this share of each of the other's."""
 SURE = 2.0
 """Standard errors between what is seen and what is claimed."""
 WORTH = 0.02
@@ -27,7 +29,7 @@ class Verdict:
 
 def verdict(old: Sequence[float], new: Sequence[float]) -> Verdict | None:
     """None while it is not clear."""
-    if min(len(old), len(new)) < AT_LEAST:
+    if min(len(old), len(new)) < (PLAIN if _by_far(old, new) else AT_LEAST):
         return None
     logs = [_trimmed_logs(seconds) for seconds in (old, new)]
     means = [sum(values) / len(values) for values in logs]
@@ -40,6 +42,12 @@ def verdict(old: Sequence[float], new: Sequence[float]) -> Verdict | None:
     why = f"{-share:.1%} faster" if share < 0 else f"{share:.1%} slower"
     calls = f"over {len(new)} calls each in turns"
     return Verdict(new_wins=gain > worth, gain=math.exp(gain), why=f"{why} {calls}")
+
+
+def _by_far(old: Sequence[float], new: Sequence[float]) -> bool:
+    if not old or not new:
+        return False
+    return max(new) < BY_FAR * min(old) or max(old) < BY_FAR * min(new)
 
 
 def _trimmed_logs(seconds: Sequence[float]) -> list[float]:

@@ -9,6 +9,9 @@ CONFIRM, CONFIRM_DISTURBED = 2, 5
 """So many readings in a row must say so: a moment's work of a daemon is no neighbour; more of them
 while other work of ours blurs the picture."""
 SMOOTH = 0.3
+CLEARLY = 0.75
+"""So far from the number there is the count must be for another number, as long as somebody is
+there."""
 LEAST_RUN = 0.1
 
 
@@ -55,4 +58,6 @@ class Neighbours:
             return min(self.num_cores, max(1, round(used)))
         before = ready if self._waiting is None else self._waiting
         self._waiting = before + SMOOTH * (ready - before)
+        if self.count and abs(self._waiting - self.count) < CLEARLY:
+            return self.count
         return min(self.num_cores, max(1, round(self._waiting)))
