@@ -48,7 +48,7 @@ def test_every_built_in_model_runs_on_another_backend_at_several_sizes(name: str
         equal(runtime(*larger), model(*larger))
         assert runtime.coverage > served, "the larger batch must be served by the plan, too"
         if name in ("minilm", "unet"):
-            shorter = [leaf[..., : leaf.shape[-1] // 2].contiguous() for leaf in example]
+            shorter = [leaf[..., : leaf.shape[-1] // 2].contiguous() for leaf in larger]
             equal(runtime(*shorter), model(*shorter))
             (whole_model,) = runtime.program.fragments
             sizes, leaves = whole_model.sizes, whole_model.leaves
