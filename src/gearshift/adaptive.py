@@ -135,7 +135,9 @@ def explain(loop: Loop) -> list[str]:
     budgeted_s = guard.capture_s + guard.served_s
     if budgeted_s > 0:
         share, most = guard.spent_s / budgeted_s, guard.limits.explore_share
-        lines.append(f"cost of trials: {share:.2%} of the time of all calls, at most {most:.0%}")
+        lines.append(
+            f"cost of trials: {share:.2%} of the time of capture and all calls, at most {most:.0%}"
+        )
     if answer.checked:
         off = f"typically off by {answer.typical_error:.0%}"
         lines.append(f"predictions: {answer.checked} compared with what was measured, {off}")

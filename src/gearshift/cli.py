@@ -128,7 +128,9 @@ def bench(
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Per case, of overhead.")] = 5.0,
     seed: Annotated[int, typer.Option(help="What happens around the model, and when.")] = 0,
-    quick: Annotated[bool, typer.Option(help="At most 5 minutes: two models, shorter.")] = False,
+    quick: Annotated[
+        bool, typer.Option(help="Two models, no steady neighbour, shorter: 5 minutes.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure side by side on this machine; ratios above 1 mean Gearshift is better.

@@ -1,12 +1,11 @@
 """The bandit in a world of numbers: finds, recognises, returns, remembers."""
 
 import pytest
-from decide.world import EAGER, ONE, TWO, Asking, World, loop, mind
+from decide.world import EAGER, ONE, TWO, Asking, World, learned, loop, mind
 
 from gearshift.decide.control import InProcess
 from gearshift.decide.proportional import Proportional
 from gearshift.decide.rules import Rules
-from gearshift.observe.store import memory_store
 from gearshift.plan import Objective
 
 
@@ -23,9 +22,7 @@ def test_it_finds_the_best_plan_of_each_situation() -> None:
 def test_what_is_known_is_adopted_at_once_in_both_directions() -> None:
     world = World()
     running = loop(world)
-    for neighbours in (0, 1, 0, 1):
-        world.neighbours = neighbours
-        world.live(running, 60)
+    world.live_among(running, 0, 1, 0, 1, seconds=60)
     for neighbours, best in ((0, TWO), (1, ONE), (0, TWO)):
         world.neighbours = neighbours
         start_s = world.now_s
@@ -35,14 +32,7 @@ def test_what_is_known_is_adopted_at_once_in_both_directions() -> None:
 
 
 def test_a_second_start_knows_what_the_first_learned() -> None:
-    store = memory_store()
-    first = World()
-    control = InProcess(mind(store))
-    world_loop = loop(first, control)
-    for neighbours in (0, 1):
-        first.neighbours = neighbours
-        first.live(world_loop, 60)
-    control.mind.save()
+    store = learned(0, 1, seconds=60)
     second = World()
     second.live(loop(second, InProcess(mind(store))), 3)
     assert second.plan == TWO

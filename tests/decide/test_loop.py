@@ -3,7 +3,20 @@
 from dataclasses import replace
 
 import pytest
-from decide.world import CORES, EAGER, KEY, ONE, PLANS, TWO, Always, Asking, World, loop, mind
+from decide.world import (
+    CORES,
+    EAGER,
+    KEY,
+    ONE,
+    PLANS,
+    TWO,
+    Always,
+    Asking,
+    World,
+    learned,
+    loop,
+    mind,
+)
 
 from gearshift.decide import guard
 from gearshift.decide.control import InProcess
@@ -20,9 +33,7 @@ from gearshift.plan import Objective, Plan, Region, Rewrite
 def test_what_served_a_situation_serves_it_again_without_being_asked_for() -> None:
     world = World()
     running = loop(world)
-    for neighbours in (0, 1):
-        world.neighbours = neighbours
-        world.live(running, 60)
+    world.live_among(running, 0, 1, seconds=60)
     running.control = Asking(Always(None))
     for neighbours, best in ((0, TWO), (1, ONE)):
         world.neighbours = neighbours
@@ -45,9 +56,7 @@ def test_a_trial_ends_when_the_situation_changes() -> None:
 def test_what_a_change_brought_is_measured() -> None:
     world = World()
     running = loop(world)
-    for neighbours in (0, 1, 0, 1):
-        world.neighbours = neighbours
-        world.live(running, 60)
+    world.live_among(running, 0, 1, 0, 1, seconds=60)
     gains = [gain for plan, gain in world.gains if plan == ONE.fingerprint]
     assert gains
     assert all(1.4 < gain < 2.0 for gain in gains), "0.060 against 0.036"
@@ -86,9 +95,7 @@ def test_regions_decisions_and_calibration_are_kept() -> None:
     control = InProcess(mind(store, identities=identities))
     world = World()
     running = loop(world, control)
-    for neighbours in (0, 1, 0):
-        world.neighbours = neighbours
-        world.live(running, 30)
+    world.live_among(running, 0, 1, 0, seconds=30)
     control.mind.save()
     rows = store.regions(machine=KEY["machine"], versions=KEY["versions"])
     kept = {(row.key.rewrite, row.key.context): row.latency.mean_s for row in rows}
@@ -101,11 +108,7 @@ def test_regions_decisions_and_calibration_are_kept() -> None:
 
 
 def test_before_the_first_call_the_best_known_plan_is_made_ready() -> None:
-    store = memory_store()
-    control = InProcess(mind(store))
-    world = World()
-    world.live(loop(world, control), 30)
-    control.mind.save()
+    store = learned(0, seconds=30)
     idle = Snapshot(
         at_s=1.0, plan=EAGER.fingerprint, trial=None, situation=None, ready=(EAGER.fingerprint,)
     )
@@ -115,14 +118,7 @@ def test_before_the_first_call_the_best_known_plan_is_made_ready() -> None:
 
 
 def test_what_is_known_from_earlier_starts_serves_or_stands_by_before_the_first_call() -> None:
-    store = memory_store()
-    control = InProcess(mind(store))
-    world = World()
-    learning = loop(world, control)
-    for neighbours in (0, 1):
-        world.neighbours = neighbours
-        world.live(learning, 30)
-    control.mind.save()
+    store = learned(0, 1, seconds=30)
     again = World()
     again.ready = [EAGER.fingerprint]
     loop(again, InProcess(mind(store))).recall()
@@ -161,12 +157,7 @@ def test_what_is_foreseen_to_be_better_may_be_built() -> None:
 @pytest.mark.parametrize("lasting", [True, False])
 def test_what_cannot_be_made_ready_is_not_asked_for_all_the_time(lasting: bool) -> None:
     """Known from an earlier start to be best, but now there is no room for it, or it is wrong."""
-    store = memory_store()
-    control = InProcess(mind(store))
-    world = World()
-    world.live(loop(world, control), 30)
-    assert world.plan == TWO
-    control.mind.save()
+    store = learned(0, seconds=30)
     again = World()
     again.ready = [EAGER.fingerprint]
     again.refuses = {TWO: Refusal("no room", lasting=lasting)}
@@ -240,9 +231,7 @@ def test_a_known_plan_comes_back_though_the_other_is_guessed_to_be_as_good() -> 
     """Beside a neighbour ONE was measured; what serves now never was, and its guess is a guess."""
     world = World({**World().times, (TWO, 0): 0.025})
     running = loop(world)
-    for neighbours in (0, 1):
-        world.neighbours = neighbours
-        world.live(running, 60)
+    world.live_among(running, 0, 1, seconds=60)
     busy, quiet = (Situation(signature="x", neighbours=n) for n in (1, 0))
     assert world.plan == ONE
     del running.guard.model.rows[busy][TWO.fingerprint]
@@ -328,9 +317,7 @@ def test_a_slow_plan_is_rolled_back_whatever_is_proposed() -> None:
 def test_a_plan_known_to_be_slower_does_not_come_back_with_its_situation() -> None:
     world = World()
     running = loop(world)
-    for neighbours in (0, 1):
-        world.neighbours = neighbours
-        world.live(running, 60)
+    world.live_among(running, 0, 1, seconds=60)
     quiet = Situation(signature="x", neighbours=0)
     running.served_in[quiet] = EAGER.fingerprint
     world.plan = TWO

@@ -91,6 +91,12 @@ class World:
                 loop.tick()
                 tick_s = self.now_s + 0.1
 
+    def live_among(self, loop: Loop, *crowds: int, seconds: float) -> None:
+        """So long beside each number of neighbours."""
+        for neighbours in crowds:
+            self.neighbours = neighbours
+            self.live(loop, seconds)
+
     def call(self) -> None:
         self.turn += 1
         turn = self.turn // BLOCK % 2
@@ -238,3 +244,13 @@ def loop(
         guard=Guard(Table(CORES), PLANS, Costs(objective, CORES), limits or Limits()),
         hands=world,
     )
+
+
+def learned(*crowds: int, seconds: float) -> Store:
+    """What a first start leaves to the next."""
+    store = memory_store()
+    control = InProcess(mind(store))
+    world = World()
+    world.live_among(loop(world, control), *crowds, seconds=seconds)
+    control.mind.save()
+    return store

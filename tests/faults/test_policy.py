@@ -94,9 +94,7 @@ def test_G3_illegal_plans_are_refused_again() -> None:
 def test_G4_oscillating_readings_do_not_make_plans_oscillate() -> None:
     world = World()
     running = loop(world)
-    for neighbours in (0, 1):
-        world.neighbours = neighbours
-        world.live(running, 60)
+    world.live_among(running, 0, 1, seconds=60)
     world.switches.clear()
     for index in range(200):
         world.neighbours = index % 2

@@ -6,7 +6,7 @@ be better than the best known is tried, most hopeful first.
 
 from collections.abc import Callable
 
-from gearshift.decide.policy import CHANGED, REFUSED, TOO_SLOW, How, Options, Outcome, Proposal
+from gearshift.decide.policy import CHANGED, TOO_SLOW, How, Options, Outcome, Proposal
 from gearshift.decide.rests import Rests
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
@@ -15,9 +15,9 @@ from gearshift.predict.cost_model import CostModel
 CLEARLY, SURELY = 0.97, 0.87
 """Only what takes less than this share of the other's time is better; only what takes less than
 that share surely is: machines have better and worse minutes."""
-REST_S, TOO_SLOW_S, REFUSED_S = 30.0, 15.0, 5.0
+REST_S, TOO_SLOW_S = 30.0, 15.0
 """How long a loser rests the first time; twice that the next. What ran out of credit before there
-was a verdict, or could not be made ready, gets another chance sooner."""
+was a verdict gets another chance sooner."""
 MAX_VISITED, MAX_STANDING = 16, 2
 """So many plans are kept ready for other situations."""
 Score = Callable[[Situation, Plan, float], float]
@@ -34,12 +34,11 @@ class Bandit:
         self.visited: list[Situation] = []
         """The last one last."""
         self.rests = Rests()
-        """By situation and plan for losers, by what was wanted and plan for the rest."""
+        """Losers by situation and plan; what was made to stand by, by that and plan."""
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         situation, self.now_s = snapshot.situation, snapshot.at_s
-        allowed = options.allowed.items()
-        usable = {f: plan for f, plan in allowed if not self._rests(REFUSED, f)}
+        usable = options.allowed
         if situation is None:
             return self._for_later(snapshot, None, usable)
         if snapshot.trial is not None:
@@ -53,12 +52,10 @@ class Bandit:
         )
 
     def learn(self, outcome: Outcome) -> None:
-        """What did not win its trial, or could not be made ready, rests, longer each time; what
-        was made to stand by, too: if it had to go again, there is no room for it."""
+        """What did not win its trial rests, longer each time; what was made to stand by, too: if it
+        had to go again, there is no room for it."""
         plan = outcome.plan
-        if outcome.refused or outcome.put_off:
-            self.rests.add((REFUSED, plan), self.now_s, REFUSED_S)
-        elif outcome.how is How.STAND_BY:
+        if outcome.how is How.STAND_BY:
             self.rests.add((How.STAND_BY, plan), self.now_s, REST_S)
         elif not outcome.kept and outcome.situation is not None and outcome.why != CHANGED:
             rest_s = TOO_SLOW_S if outcome.why == TOO_SLOW else REST_S

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gearshift.decide.policy import NOT_NOW, REFUSED, How, Proposal
-from gearshift.decide.rests import Rests
+from gearshift.decide.rests import REFUSED_S, Rests
 from gearshift.decide.reward import Costs
 from gearshift.errors import UsageError
 from gearshift.ir.measurement import Source
@@ -29,8 +29,6 @@ SURE = 2.0
 """Standard deviations of the mean."""
 CHANGED_DWELL = 0.3
 """The share of the dwell time that a plan stays even if the situation changes."""
-REFUSED_S = 10.0
-"""So long a plan that could not be made ready is not asked for again; then twice as long."""
 MAX_LOST = 3
 """So often the same newcomer used up its credit, and who proposes it is not heard for a while."""
 
@@ -38,9 +36,10 @@ MAX_LOST = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     explore_share: float = 0.02
-    """Of all time served, what trying unknown plans may cost."""
+    """Of the time of capture and all calls, what trying unknown plans may cost."""
     build_share: float = 0.03
-    """Of all time served, how long plans may be built in the background."""
+    """Of the time of all calls, how long plans may be built in the background, once none is
+    foreseen to be better."""
     dwell_s: float = 1.0
     """A plan stays at least so long in an unchanged situation."""
     switches_per_minute: int = 30

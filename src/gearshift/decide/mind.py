@@ -65,6 +65,7 @@ class Mind:
         self.policy = self._policy(policy)
 
     def see(self, snapshot: Snapshot) -> Answer:
+        self.options.now_s = snapshot.at_s
         self.costs.note(snapshot, self.options.plans)
         for sample in snapshot.samples:
             self._unsaved[sample.situation, sample.plan].append(sample)

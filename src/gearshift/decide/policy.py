@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from gearshift.decide.rests import REFUSED_S, Rests
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
 
@@ -75,7 +76,10 @@ class Options:
     plans: Mapping[str, Plan]
     """Legal on this machine for this model, by fingerprint."""
     num_cores: int
+    now_s: float = 0.0
+    """When this is asked."""
     refusals: dict[str, int] = field(default_factory=dict)
+    rests: Rests = field(default_factory=Rests)
 
     @property
     def mask(self) -> tuple[bool, ...]:
@@ -84,10 +88,15 @@ class Options:
 
     @property
     def allowed(self) -> dict[str, Plan]:
-        return {f: p for (f, p), may in zip(self.plans.items(), self.mask, strict=True) if may}
+        """Those not masked, and not at rest."""
+        both = zip(self.plans.items(), self.mask, strict=True)
+        return {f: plan for (f, plan), may in both if may and not self.rests(f, self.now_s)}
 
     def heed(self, outcome: Outcome) -> None:
-        """What was refused too often, cannot be built or is wrong: it is masked."""
+        """What could not be made ready rests; what was refused too often, cannot be built or is
+        wrong: it is masked."""
+        if outcome.refused or outcome.put_off:
+            self.rests.add(outcome.plan, self.now_s, REFUSED_S)
         if outcome.refused:
             self.refusals[outcome.plan] = self.refusals.get(outcome.plan, 0) + 1
 

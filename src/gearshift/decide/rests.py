@@ -6,6 +6,8 @@ Must not know what is attempted.
 from collections.abc import Hashable
 
 MAX_TIMES = 5
+REFUSED_S = 10.0
+"""For a plan that could not be made ready."""
 
 
 class Rests:
