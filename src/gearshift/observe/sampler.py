@@ -18,6 +18,8 @@ from gearshift.observe.neighbours import Neighbours, wanted_by_us
 
 ASLEEP_S = 1.0
 """After a pause of so long this process was stopped, and what was counted tells of nothing."""
+NEWS_S = 0.08
+"""Counters asked sooner tell what they told last, which confirms nothing."""
 OTHERS, RUNNABLE = "cpu.others_share", "cpu.runnable"
 FADE, CLEARLY, MAX_SIGNATURES = 0.7, 1.5, 64
 RUN_DELAY, BUSY, ENERGY = "process.run_delay_share", "process.busy_cores", "energy.cpu_j"
@@ -71,7 +73,7 @@ class Sampler:
         self._signature = signature
         self._lately: Counter[str] = Counter()
         self._readings: dict[str, Metric] = {}
-        self._blurred = False
+        self._blurred = self._disturbed = False
         self._energy_j: float | None = None
 
     def use(self, roofline: Roofline) -> None:
@@ -89,6 +91,10 @@ class Sampler:
         """Reads the counters; True if somebody came or went. `disturbed` tells whether other work
         of ours, such as a build, ran since the last one."""
         now_s = self._clock()
+        self._disturbed = self._disturbed or disturbed
+        if 0 <= now_s - self._last_s < NEWS_S and self._readings:
+            return False
+        disturbed, self._disturbed = self._disturbed, False
         awake = now_s - self._last_s < ASLEEP_S
         self._last_s = now_s
         readings = self._readings = self._counters.read()

@@ -11,13 +11,15 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def write_stat(proc: Path, busy: dict[int, int], idle: dict[int, int]) -> None:
-    """Busy ticks are spread over user, system, softirq and steal."""
+def write_stat(proc: Path, busy: dict[int, int], idle: dict[int, int], *, stolen: int = 0) -> None:
+    """Busy ticks are spread over user, nice, system and softirq; `stolen` are of each core."""
     lines = ["cpu  0 0 0 0 0 0 0 0 0 0"]
     for core, ticks in busy.items():
         quarter = ticks // 4
         rest = ticks - 3 * quarter
-        lines.append(f"cpu{core} {rest} 0 {quarter} {idle[core]} 3 0 {quarter} {quarter} 0 0")
+        lines.append(
+            f"cpu{core} {rest} {quarter} {quarter} {idle[core]} 3 0 {quarter} {stolen} 0 0"
+        )
     write(proc / "stat", "\n".join([*lines, "intr 1 0 0", "ctxt 5"]) + "\n")
 
 

@@ -13,6 +13,7 @@ from tests.observe.hal import machines
 ASKED = {
     "cpu.busy_share",
     "cpu.others_share",
+    "cpu.stolen_share",
     "process.run_delay_share",
     "memory.dram_bytes_s",
     "cache.l1_hit_share",
@@ -53,11 +54,13 @@ def test_a_machine_with_everything(tmp_path: Path) -> None:
     hal = open_hal(cores=(0, 1, 2), proc=proc, sys=sys, pid=1, clock=lambda: now_s[0])
     hal.read()
     now_s[0] = 1.0
-    machines.write_stat(proc, {0: 100, 1: 0, 2: 50}, {0: 100, 1: 200, 2: 150})
+    machines.write_stat(proc, {0: 75, 1: 0, 2: 25}, {0: 100, 1: 175, 2: 150}, stolen=25)
     machines.write_rapl(sys, "intel-rapl:0", "package-0", 30_000_000)
     values = {name: metric.value for name, metric in hal.read().items()}
-    assert values["core.0.others_share"] == pytest.approx(1.0)
-    assert values["core.2.others_share"] == pytest.approx(0.5)
+    assert values["core.0.others_share"] == pytest.approx(0.75)
+    assert values["core.2.others_share"] == pytest.approx(0.25)
+    assert values["cpu.others_share"] == pytest.approx(1 / 3)
+    assert values["cpu.stolen_share"] == pytest.approx(0.25)
     assert values["energy.cpu_w"] == pytest.approx(30.0)
     assert values["core.1.clock_hz"] == 3e9
     hal.close()

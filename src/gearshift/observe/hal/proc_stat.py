@@ -1,11 +1,13 @@
 """How busy each core is, and how busy with what is not ours.
 
 Must not know who the neighbours are. The kernel counts in ticks of 10 ms, so a value is over at
-least WINDOW_S; asked sooner, the last one stands.
+least WINDOW_S; asked sooner, the last one stands. What the host of a virtual machine takes away is
+told apart: it comes in bursts, and from no core in particular, so there is nothing to make way for.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from gearshift.ir.measurement import Source
 from gearshift.observe.hal.counters import Description, Readings, Unit, measured, nothing, share
@@ -16,6 +18,12 @@ WINDOW_S = 0.05
 IDLE, IOWAIT, STEAL = 4, 5, 8
 """Fields of a line, the name being field 0."""
 LINE_BYTES = 160
+
+
+class Ticks(NamedTuple):
+    busy: int
+    stolen: int
+    total: int
 
 
 class ProcStat:
@@ -50,6 +58,7 @@ class ProcStat:
         return [
             "cpu.busy_share",
             "cpu.others_share",
+            "cpu.stolen_share",
             *(n for pair in self._names.values() for n in pair),
         ]
 
@@ -76,12 +85,15 @@ class ProcStat:
     def _between(self, old: "_Look", new: "_Look") -> Readings:
         readings: Readings = {}
         shares: list[float | None] = []
+        stolen_shares: list[float | None] = []
         for core, (busy_name, others_name) in self._names.items():
-            busy, others = new.since(old, core)
+            busy, stolen, others = new.since(old, core)
             readings[busy_name], readings[others_name] = measured(busy), measured(others)
             shares.append(busy)
-        busy_share = _mean(shares)
+            stolen_shares.append(stolen)
+        busy_share, stolen_share = _mean(shares), _mean(stolen_shares)
         readings["cpu.busy_share"] = measured(busy_share)
+        readings["cpu.stolen_share"] = measured(stolen_share)
         readings["cpu.others_share"] = measured(self._others(busy_share, old, new))
         return readings
 
@@ -101,33 +113,37 @@ class _Look:
     def __init__(
         self,
         now_s: float,
-        ticks: dict[int, tuple[int, int]],
+        ticks: dict[int, Ticks],
         own: dict[int, float] | None,
         own_s: float,
     ) -> None:
         self.now_s, self.ticks, self.own, self.own_s = now_s, ticks, own, own_s
 
-    def since(self, old: "_Look", core: int) -> tuple[float | None, float | None]:
-        """Busy share of a core, and what of it was not ours."""
+    def since(self, old: "_Look", core: int) -> tuple[float | None, float | None, float | None]:
+        """A core's busy share, what the host took, and what of the busy share was not ours."""
         if core not in self.ticks or core not in old.ticks:
-            return None, None
-        (busy, total), (old_busy, old_total) = self.ticks[core], old.ticks[core]
-        busy_share = share(busy - old_busy, total - old_total)
+            return None, None, None
+        new_ticks, old_ticks = self.ticks[core], old.ticks[core]
+        total = new_ticks.total - old_ticks.total
+        busy_share = share(new_ticks.busy - old_ticks.busy, total)
+        stolen_share = share(new_ticks.stolen - old_ticks.stolen, total)
         if busy_share is None or self.own is None or old.own is None:
-            return busy_share, None
+            return busy_share, stolen_share, None
         own_s = self.own.get(core, 0.0) - old.own.get(core, 0.0)
-        return busy_share, max(0.0, busy_share - own_s / (self.now_s - old.now_s))
+        others_share = max(0.0, busy_share - own_s / (self.now_s - old.now_s))
+        return busy_share, stolen_share, others_share
 
 
-def ticks_by_core(text: bytes) -> dict[int, tuple[int, int]]:
-    """Busy and all ticks of each core. Guest time is within user time already."""
-    ticks: dict[int, tuple[int, int]] = {}
+def ticks_by_core(text: bytes) -> dict[int, Ticks]:
+    """Ticks of each core. Guest time is within user time already."""
+    ticks: dict[int, Ticks] = {}
     for line in text.split(b"\n")[1:]:
         fields = line.split(maxsplit=STEAL + 1)
         if not line.startswith(b"cpu") or len(fields) <= STEAL:
             break
-        total = sum(map(int, fields[1 : STEAL + 1]))
-        ticks[int(fields[0][3:])] = (total - int(fields[IDLE]) - int(fields[IOWAIT]), total)
+        total, stolen = sum(map(int, fields[1 : STEAL + 1])), int(fields[STEAL])
+        busy = total - int(fields[IDLE]) - int(fields[IOWAIT]) - stolen
+        ticks[int(fields[0][3:])] = Ticks(busy, stolen, total)
     return ticks
 
 
