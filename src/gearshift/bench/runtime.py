@@ -44,7 +44,7 @@ class Pace:
     traces: tuple[str, ...] = ("quiet", "neighbour", "changing")
 
 
-QUICK = Pace(phase_s=2.5, slice_s=0.3, rounds=2, changes=3, traces=("quiet", "changing"))
+QUICK = Pace(phase_s=2.0, slice_s=0.3, rounds=2, changes=3, traces=("quiet", "changing"))
 GEARSHIFT = Setting(kind="gearshift", warm_up=0)
 
 

@@ -17,7 +17,7 @@ def test_busy_and_others_of_each_core(tmp_path: Path) -> None:
     tree = ProcessTree(proc=tmp_path, pid=1)
     stat = ProcStat(cores=(0, 2), tree=tree, proc=tmp_path)
     assert all(metric.value is None for metric in stat.read(0.0).values())
-    write_stat(tmp_path, {0: 140, 2: 180}, {0: 560, 2: 520})
+    write_stat(tmp_path, {0: 140, 2: 180}, {0: 540, 2: 500}, stolen=20)
     write_task(tmp_path, 1, 1, run_s=3.5, core=2)
     readings = stat.read(1.0)
     values = {name: metric.value for name, metric in readings.items()}
@@ -29,6 +29,7 @@ def test_busy_and_others_of_each_core(tmp_path: Path) -> None:
             "core.2.others_share": 0.3,
             "cpu.busy_share": 0.6,
             "cpu.others_share": 0.35,
+            "cpu.stolen_share": 0.2,
         }
     )
     assert stat.read(1.01) == readings, "too soon for the kernel's ticks: the last value stands"
