@@ -50,6 +50,21 @@ def test_a_hidden_change_is_noticed_by_its_times() -> None:
     assert world.plan == ONE
 
 
+def test_a_worse_minute_is_not_taken_for_a_worse_plan() -> None:
+    """Everything takes longer for a while; what another plan took before is no measure of that."""
+    times = {(EAGER, 0): 0.040, (TWO, 0): 0.020, (ONE, 0): 0.022}
+    world = World(times)
+    running = loop(world)
+    world.live(running, 8)
+    assert world.plan == TWO
+    before = len(world.switches)
+    for key in times:
+        times[key] *= 1.35
+    world.live(running, 60)
+    assert world.plan == TWO
+    assert len(world.switches) == before
+
+
 @pytest.mark.capability("core.objective")
 def test_energy_counts_if_the_user_says_so() -> None:
     """Two threads that are not twice as fast cost more energy than one."""

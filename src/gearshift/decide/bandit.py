@@ -6,15 +6,17 @@ be better than the best known is tried, most hopeful first.
 
 from collections.abc import Callable
 
+from gearshift.decide.drift import Drift
 from gearshift.decide.policy import CHANGED, TOO_SLOW, How, Options, Outcome, Proposal
 from gearshift.decide.rests import Rests
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
 from gearshift.predict.cost_model import CostModel
 
-CLEARLY, SURELY = 0.97, 0.87
-"""Only what takes less than this share of the other's time is better; only what takes less than
-that share surely is: machines have better and worse minutes."""
+CLEARLY = 0.97
+"""Only what takes less than this share of the other's time is better."""
+SURELY = 1.15
+"""Only what the other takes so many times longer than surely is, even if all is fresh."""
 REST_S, TOO_SLOW_S = 30.0, 15.0
 """How long a loser rests the first time; twice that the next. What ran out of credit before there
 was a verdict gets another chance sooner."""
@@ -31,6 +33,7 @@ class Bandit:
         objective asks for."""
         self.model, self.score = model, score
         self.now_s = 0.0
+        self.drift = Drift()
         self.visited: list[Situation] = []
         """The last one last."""
         self.rests = Rests()
@@ -38,6 +41,7 @@ class Bandit:
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         situation, self.now_s = snapshot.situation, snapshot.at_s
+        self.drift.see(snapshot)
         usable = options.allowed
         if situation is None:
             return self._for_later(snapshot, None, usable)
@@ -80,7 +84,8 @@ class Bandit:
         current = costs.get(snapshot.plan)
         if best == snapshot.plan or (current is not None and costs[best] > CLEARLY * current):
             return None
-        surely = current is None or costs[best] < SURELY * current
+        clearly = self.drift.beyond(self.now_s, SURELY)
+        surely = current is None or clearly * costs[best] < current
         if not surely and self._rests(situation, best):
             return None
         best_s = self.model.measured(situation, best)

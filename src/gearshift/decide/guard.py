@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gearshift.decide.drift import Drift
 from gearshift.decide.policy import NOT_NOW, REFUSED, How, Proposal
 from gearshift.decide.rests import REFUSED_S, Rests
 from gearshift.decide.reward import Costs
@@ -45,7 +46,8 @@ class Limits:
     switches_per_minute: int = 30
     """However the situations change."""
     slower: float = 1.1
-    """A plan that takes so many times what another is known to take is rolled back."""
+    """A plan that takes so many times what another is known to take is rolled back if the
+    situation has just changed; later it takes more to be sure, and the two take turns first."""
     slo_s: float | None = None
     """So long a call may take; if more than one in twenty takes longer while a plan is tried, that
     stops at once, and nothing is tried for a while."""
@@ -84,6 +86,7 @@ class Guard:
         self.building_s = 0.0
         self.frozen_until_s = -math.inf
         self._rests = Rests()
+        self._drift = Drift()
         self._lost: dict[str, int] = {}
         self._freezes = 0
         self._switches: deque[float] = deque(maxlen=limits.switches_per_minute)
@@ -97,6 +100,7 @@ class Guard:
 
     def note(self, snapshot: Snapshot) -> None:
         self.costs.note(snapshot, self.plans)
+        self._drift.see(snapshot)
         for sample in snapshot.samples:
             self.model.add(sample)
             self._recent.extend(sample.seconds)
@@ -189,9 +193,12 @@ class Guard:
         old = self.model.estimate(in_force, situation, self.plans)
         if new is None or old is None:
             return False
-        clearly = 1.0 if old.source is Source.MODELLED else 1 / self.limits.slower
+        clearly = 1.0 if old.source is Source.MODELLED else self._clearly(snapshot)
         new_cost = self.costs.of(situation, proposal.plan, new.mean_s)
-        return new_cost < clearly * self.costs.of(situation, in_force, old.at_worst_s)
+        return clearly * new_cost < self.costs.of(situation, in_force, old.at_worst_s)
+
+    def _clearly(self, snapshot: Snapshot) -> float:
+        return self._drift.beyond(snapshot.at_s, self.limits.slower)
 
     def is_slower(self, plan: Plan, snapshot: Snapshot) -> bool:
         """Whether by our own record this plan takes longer here than the one in force, or would
@@ -223,7 +230,7 @@ class Guard:
             return None
         best = min(costs, key=lambda f: costs[f])
         ratio = costs[snapshot.plan] / costs[best]
-        sure = ratio * (1 - SURE * now.deviation_s / now.mean_s) > self.limits.slower
+        sure = ratio * (1 - SURE * now.deviation_s / now.mean_s) > self._clearly(snapshot)
         return (self.plans[best], ratio) if sure else None
 
     def switched(self, snapshot: Snapshot) -> None:
