@@ -8,8 +8,16 @@ from statistics import geometric_mean
 from time import monotonic
 
 from gearshift.decide.guard import Guard
-from gearshift.decide.policy import CHANGED, NOT_NOW, REFUSED, TOO_SLOW, Outcome, Proposal
-from gearshift.decide.trial import AT_MOST, Verdict, verdict
+from gearshift.decide.policy import (
+    CHANGED,
+    NOT_NOW,
+    REFUSED,
+    TOO_SLOW,
+    Compared,
+    Outcome,
+    Proposal,
+)
+from gearshift.decide.trial import AT_MOST, Verdict, times_as_fast, verdict
 from gearshift.hands import Hands, Refusal
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.predict.estimate import Estimate
@@ -30,6 +38,9 @@ class Trial:
     situation: Situation | None = None
     old: list[float] = field(default_factory=list)
     new: list[float] = field(default_factory=list)
+    """What calls cost, as the objective has it."""
+    old_s: list[float] = field(default_factory=list)
+    new_s: list[float] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -130,6 +141,7 @@ class Changeover:
             if sample.situation == trial.situation:
                 mine = sample.plan == newcomer
                 (trial.new if mine else trial.old).extend(self.guard.costs_of(sample))
+                (trial.new_s if mine else trial.old_s).extend(sample.seconds)
         over = self._why_over(trial, snapshot)
         found = None if over == OVERTAKEN else verdict(trial.old, trial.new)
         early = found is not None and found.new_wins and self.guard.too_soon(snapshot) is not None
@@ -162,7 +174,26 @@ class Changeover:
         if wins:
             self.guard.switched(snapshot)
         self.trial = None
-        self._tell(trial.proposal, trial.situation, snapshot, kept=wins, why=why, gain=gain)
+        compared = self._compare(trial, snapshot.plan) if found is not None else None
+        self._tell(
+            trial.proposal,
+            trial.situation,
+            snapshot,
+            kept=wins,
+            why=why,
+            gain=gain,
+            compared=compared,
+        )
+
+    def _compare(self, trial: Trial, other: str) -> Compared | None:
+        """At the same time, so it tells more than what each took at different ones."""
+        if trial.situation is None or not trial.old_s or not trial.new_s:
+            return None
+        gain = times_as_fast(trial.old_s, trial.new_s)
+        plan, calls = trial.proposal.plan.fingerprint, len(trial.new_s)
+        compared = Compared(other=other, times_as_fast=gain, calls=calls)
+        self.guard.model.relate(trial.situation, plan, compared.other, gain, calls)
+        return compared
 
     def _measure_gain(self, adopted: Adopted, snapshot: Snapshot) -> None:
         """What a change brought, from the first calls in the situation it was made for."""
@@ -190,6 +221,7 @@ class Changeover:
         kept: bool,
         why: str,
         gain: float | None = None,
+        compared: Compared | None = None,
     ) -> None:
         outcome = Outcome(
             plan=proposal.plan.fingerprint,
@@ -201,5 +233,6 @@ class Changeover:
             reason=proposal.reason,
             predicted_gain=proposal.gain,
             measured_gain=gain,
+            compared=compared,
         )
         self.outcomes.append(outcome)

@@ -6,6 +6,7 @@ from decide.world import EAGER, ONE, TWO, Asking, World, learned, loop, mind
 from gearshift.decide.control import InProcess
 from gearshift.decide.proportional import Proportional
 from gearshift.decide.rules import Rules
+from gearshift.observe.store import memory_store
 from gearshift.plan import Objective
 
 
@@ -35,6 +36,23 @@ def test_a_second_start_knows_what_the_first_learned() -> None:
     store = learned(0, 1, seconds=60)
     second = World()
     second.live(loop(second, InProcess(mind(store))), 3)
+    assert second.plan == TWO
+
+
+def test_a_second_start_is_not_misled_by_a_good_minute() -> None:
+    """When the second best was tried, everything was fast."""
+    usual = {(EAGER, 0): 0.040, (TWO, 0): 0.020, (ONE, 0): 0.022}
+    times = {key: 0.7 * seconds for key, seconds in usual.items()}
+    world, keeper = World(times), mind(memory_store())
+    running = loop(world, InProcess(keeper))
+    while ONE not in world.tried and world.now_s < 1100:
+        world.live(running, 3)
+    assert ONE in world.tried
+    times.update(usual)
+    world.live(running, 20)
+    keeper.save()
+    second = World(usual)
+    second.live(loop(second, InProcess(mind(keeper.store))), 1)
     assert second.plan == TWO
 
 

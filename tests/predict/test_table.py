@@ -72,7 +72,51 @@ def test_one_long_call_moves_little() -> None:
     for _ in range(50):
         stats.add(0.02)
     stats.add(2.0)
-    assert stats.estimate().mean_s < 0.025
+    assert stats.estimate(1.0).mean_s < 0.025
+
+
+def test_a_plan_is_no_better_for_having_been_measured_in_a_good_minute() -> None:
+    """The second is a tenth slower than the first, whenever the two are seen together."""
+    table = Table(CORES)
+    table.add(sample(QUIET, TWO, [0.02] * 100))
+    for _ in range(20):
+        table.add(sample(QUIET, TWO, [0.016] * 4))
+    for _ in range(3):
+        table.add(sample(QUIET, TWO, [0.016] * 4))
+        table.add(sample(QUIET, ONE, [0.0176] * 4))
+    for _ in range(50):
+        table.add(sample(QUIET, TWO, [0.022] * 4))
+    first, second = (table.measured(QUIET, plan.fingerprint) for plan in (TWO, ONE))
+    assert first is not None
+    assert second is not None
+    assert first.mean_s == pytest.approx(0.022, rel=0.02)
+    assert 1.03 < second.mean_s / first.mean_s < 1.17
+
+
+def test_what_turns_told_stands_for_what_was_measured() -> None:
+    table = Table(CORES)
+    table.add(sample(QUIET, TWO, [0.03] * 50))
+    table.add(sample(QUIET, ONE, [0.02] * 8))
+    table.relate(QUIET, ONE.fingerprint, TWO.fingerprint, 0.9, 8)
+    found = table.measured(QUIET, ONE.fingerprint)
+    assert found is not None
+    assert found.mean_s == pytest.approx(0.03 / 0.9)
+    assert found.count == 8
+    table.relate(QUIET, ONE.fingerprint, TWO.fingerprint, math.nan, 8)
+    assert table.measured(QUIET, ONE.fingerprint) == found
+
+
+def test_what_is_far_off_is_no_matter_of_the_minute() -> None:
+    table = Table(CORES)
+    for plan in (TWO, ONE):
+        table.add(sample(QUIET, plan, [0.02] * 100))
+    for _ in range(100):
+        table.add(sample(QUIET, TWO, [0.2] * 4))
+    first, second = (table.measured(QUIET, plan.fingerprint) for plan in (TWO, ONE))
+    assert first is not None
+    assert second is not None
+    assert first.mean_s == pytest.approx(0.2, rel=0.05)
+    assert second.mean_s < 0.2 / 4
 
 
 ROOFLINE = Roofline(

@@ -4,6 +4,8 @@ machines have better and worse minutes.
 Must not know plans. Only taking turns compares two plans at the same time.
 """
 
+from math import inf
+
 from gearshift.ir.snapshot import Situation, Snapshot
 
 FRESH_S = 2.0
@@ -15,7 +17,7 @@ DRIFT = 1.5
 class Drift:
     def __init__(self) -> None:
         self._situation: Situation | None = None
-        self._since_s = 0.0
+        self._since_s = inf
 
     def see(self, snapshot: Snapshot) -> None:
         if snapshot.situation != self._situation:

@@ -23,7 +23,7 @@ MIN_CREDIT_S, MIN_CALLS = 1e-3, 8
 tell nothing."""
 USUAL_CALLS = 3
 RECENT_CALLS, SLO_CALLS, SLO_SHARE = 100, 10, 0.05
-BUILD_HEAD_S, PROMISING = 20.0, 1.15
+BUILD_HEAD_S, PROMISING = 20.0, 1.25
 """So long plans may be built before their share of the time counts, as long as one is foreseen to
 take no more than so many times what the best one known here takes."""
 SURE = 2.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gearshift.decide.policy import How, Outcome, Proposal
+from gearshift.decide.policy import Compared, How, Outcome, Proposal
 from gearshift.ir import snapshot as snapshots
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
@@ -110,6 +110,7 @@ def read_answer(line: str) -> Answer:
 
 
 def _outcome(data: dict[str, Any]) -> Outcome:
-    situation = data["situation"]
+    situation, compared = data["situation"], data["compared"]
     data |= {"how": How(data["how"]), "situation": situation and Situation(**situation)}
+    data["compared"] = compared and Compared(**compared)
     return Outcome(**data)

@@ -68,8 +68,9 @@ class Mind:
         self.options.now_s = snapshot.at_s
         self.costs.note(snapshot, self.options.plans)
         for sample in snapshot.samples:
-            self._unsaved[sample.situation, sample.plan].append(sample)
             self.table.add(sample)
+            if sample.plan != snapshot.trial:  # of that, what the trial tells is saved
+                self._unsaved[sample.situation, sample.plan].append(self.table.usual(sample))
         self._check_predictions()
         proposal = self._propose(snapshot)
         if proposal is not None and snapshot.situation is not None:
@@ -122,6 +123,7 @@ class Mind:
     def hear(self, outcome: Outcome) -> None:
         self.options.heed(outcome)
         self.policy.learn(outcome)
+        self._relate(outcome)
         decision = Decision(
             at_s=outcome.at_s,
             plan=outcome.plan,
@@ -131,6 +133,17 @@ class Mind:
             measured_gain=outcome.measured_gain,
         )
         self._decided.append(decision)
+
+    def _relate(self, outcome: Outcome) -> None:
+        compared, situation = outcome.compared, outcome.situation
+        if compared is None or situation is None:
+            return
+        gain, calls = compared.times_as_fast, compared.calls
+        self.table.relate(situation, outcome.plan, compared.other, gain, calls)
+        usual_s = self.table.usual_s(situation, outcome.plan)
+        if usual_s is not None:
+            told = Sample(plan=outcome.plan, situation=situation, seconds=(usual_s,) * calls)
+            self._unsaved[situation, outcome.plan].append(told)
 
     def _policy(self, name: str) -> Policy:
         if name == "bandit":

@@ -44,6 +44,15 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What taking turns told of a plan's time."""
+
+    other: str
+    times_as_fast: float
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What became of a proposal."""
 
@@ -57,6 +66,7 @@ class Outcome:
     """Why it was proposed."""
     predicted_gain: float | None = None
     measured_gain: float | None = None
+    compared: Compared | None = None
 
     @property
     def refused(self) -> bool:

@@ -44,6 +44,12 @@ def verdict(old: Sequence[float], new: Sequence[float]) -> Verdict | None:
     return Verdict(new_wins=gain > worth, gain=math.exp(gain), why=f"{why} {calls}")
 
 
+def times_as_fast(old: Sequence[float], new: Sequence[float]) -> float:
+    """Old time over new."""
+    old_logs, new_logs = _trimmed_logs(old), _trimmed_logs(new)
+    return math.exp(sum(old_logs) / len(old_logs) - sum(new_logs) / len(new_logs))
+
+
 def _by_far(old: Sequence[float], new: Sequence[float]) -> bool:
     if not old or not new:
         return False

@@ -10,6 +10,8 @@ from typing import Any
 
 MEMORY = 30
 """A running mean over about so many."""
+DOUBT = 5
+"""A correction counts in full only if it was seen far more often than this."""
 MOST = 2.0
 MAX_RATIO = 100.0
 """What is further off than this was no prediction."""
@@ -44,7 +46,9 @@ class Calibration:
         """What a model of this kind is to be multiplied with: never so much that a plan would not
         be given a chance any more."""
         ratio = self.ratios.get(kind)
-        wanted = 1.0 if ratio is None else math.exp(ratio.mean)
+        if ratio is None:
+            return 1.0
+        wanted = math.exp(ratio.mean * ratio.count / (ratio.count + DOUBT))
         return min(max(wanted, 1 / MOST), MOST)
 
     def typical_error(self) -> tuple[int, float]:

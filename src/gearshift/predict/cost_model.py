@@ -15,6 +15,11 @@ class CostModel(Protocol):
     def add(self, sample: Sample) -> None:
         """What was measured."""
 
+    def relate(
+        self, situation: Situation, plan: str, other: str, times_as_fast: float, calls: int
+    ) -> None:
+        """What so many calls of each in turns told, in place of what was measured of the plan."""
+
     def measured(self, situation: Situation, plan: str, least: int = ...) -> Estimate | None:
         """From calls in this very situation, if there were at least so many."""
 
@@ -31,6 +36,11 @@ class NullCostModel:
     """Knows nothing."""
 
     def add(self, sample: Sample) -> None:
+        return None
+
+    def relate(
+        self, situation: Situation, plan: str, other: str, times_as_fast: float, calls: int
+    ) -> None:
         return None
 
     def measured(self, situation: Situation, plan: str, least: int = 1) -> Estimate | None:

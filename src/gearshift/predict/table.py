@@ -1,6 +1,7 @@
 """Measured times of whole plans by situation, and estimates for the gaps between them.
 
-Must not know who measured.
+Must not know who measured. What is kept is a plan's time in a usual minute; what is told, its time
+in this one.
 """
 
 import math
@@ -14,15 +15,16 @@ from gearshift.ir.work import Work
 from gearshift.plan.plan import Plan, Region
 from gearshift.predict.calibration import Calibration
 from gearshift.predict.estimate import Estimate
+from gearshift.predict.minute import Minute
 from gearshift.predict.roofline import least_s
 
 MEMORY = 200
 """A running mean over about so many calls: what was long ago counts little."""
-ENOUGH = 5
+ENOUGH, WELL_KNOWN = 5, 20
 MAX_SITUATIONS = 64
 """Those longest unseen are forgotten."""
 GLIMPSE = 2
-UNSURE_GLIMPSED, UNSURE_ELSEWHERE, UNSURE_ANYHOW = 0.3, 0.3, 0.4
+UNSURE_GLIMPSED, UNSURE_ELSEWHERE, UNSURE_ANYHOW = 0.3, 0.3, 0.45
 BACKEND_GUESS = {"eager": 1.0, "inductor": 0.9, "onnxruntime": 0.7, "openvino": 0.65}
 """Time against eager on a quiet machine, before anything is known of the model (geometric means of
 the built-in models on two cores)."""
@@ -56,8 +58,8 @@ class Stats:
         """What was learned counts for no more than so many calls from here on."""
         self.count = min(self.count, count)
 
-    def estimate(self) -> Estimate:
-        mean_s = math.exp(self.mean)
+    def estimate(self, minute: float) -> Estimate:
+        mean_s = math.exp(self.mean) * minute
         deviation = math.sqrt(max(self.spread, 1e-4) / max(1, min(self.count, MEMORY)))
         return Estimate(
             mean_s=mean_s,
@@ -73,6 +75,7 @@ class Table:
         self.calibration = calibration or Calibration()
         self.roofline: Roofline | None = None
         self.rows: dict[Situation, dict[str, Stats]] = {}
+        self.minute = Minute()
         self._works: dict[str, Work] = {}
         self._odd: dict[tuple[Situation, str], int] = {}
 
@@ -85,8 +88,35 @@ class Table:
         while len(self.rows) > MAX_SITUATIONS:
             self._forget(next(iter(self.rows)))
         stats = known.setdefault(sample.plan, Stats())
+        if stats.count >= WELL_KNOWN:
+            self._tell_minute(sample, stats)
         for value in sample.seconds:
-            stats.add(value)
+            stats.add(value / self.minute.factor)
+
+    def relate(
+        self, situation: Situation, plan: str, other: str, times_as_fast: float, calls: int
+    ) -> None:
+        rows = self.rows.get(situation, {})
+        if other in rows and math.isfinite(times_as_fast) and times_as_fast > 0:
+            known = rows[other]
+            mean = known.mean - math.log(times_as_fast)
+            rows[plan] = Stats(count=calls, mean=mean, spread=known.spread)
+
+    def usual_s(self, situation: Situation, plan: str) -> float | None:
+        """What it takes in a usual minute."""
+        stats = self.rows.get(situation, {}).get(plan)
+        return None if stats is None else math.exp(stats.mean)
+
+    def usual(self, sample: Sample) -> Sample:
+        """As it would have been in a usual minute."""
+        seconds = tuple(value / self.minute.factor for value in sample.seconds)
+        return replace(sample, seconds=seconds)
+
+    def _tell_minute(self, sample: Sample, stats: Stats) -> None:
+        logs = [math.log(value) for value in sample.seconds if is_sample(value)]
+        if logs:
+            expected = stats.mean + self.minute.value
+            self.minute.add(sum(logs) / len(logs) - expected, len(logs))
 
     def situations(self) -> list[Situation]:
         return list(self.rows)
@@ -94,7 +124,9 @@ class Table:
     def measured(self, situation: Situation, plan: str, least: int = ENOUGH) -> Estimate | None:
         """If it was at least so many calls."""
         stats = self.rows.get(situation, {}).get(plan)
-        return stats.estimate() if stats is not None and stats.count >= least else None
+        if stats is None or stats.count < least:
+            return None
+        return stats.estimate(self.minute.factor)
 
     def estimate(
         self, plan: Plan, situation: Situation, plans: Mapping[str, Plan]
