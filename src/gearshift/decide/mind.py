@@ -56,6 +56,7 @@ class Mind:
         self.costs = Costs(objective, num_cores)
         self.table = Table(num_cores, self._calibration())
         self._unsaved: dict[tuple[Situation, str], list[Sample]] = defaultdict(list)
+        self._on_trial: list[Sample] = []
         self._foreseen: dict[tuple[Situation, str], Estimate] = {}
         self._decided: list[Decision] = []
         self._saved_s = -inf
@@ -69,8 +70,11 @@ class Mind:
         self.costs.note(snapshot, self.options.plans)
         for sample in snapshot.samples:
             self.table.add(sample)
-            if sample.plan != snapshot.trial:  # of that, what the trial tells is saved
-                self._unsaved[sample.situation, sample.plan].append(self.table.usual(sample))
+            usual = self.table.usual(sample)
+            if sample.plan == snapshot.trial:  # what the trial tells is better
+                self._on_trial.append(usual)
+            else:
+                self._unsaved[sample.situation, sample.plan].append(usual)
         self._check_predictions()
         proposal = self._propose(snapshot)
         if proposal is not None and snapshot.situation is not None:
@@ -136,7 +140,10 @@ class Mind:
 
     def _relate(self, outcome: Outcome) -> None:
         compared, situation = outcome.compared, outcome.situation
+        seen, self._on_trial = self._on_trial, []
         if compared is None or situation is None:
+            for sample in seen:
+                self._unsaved[sample.situation, sample.plan].append(sample)
             return
         gain, calls = compared.times_as_fast, compared.calls
         self.table.relate(situation, outcome.plan, compared.other, gain, calls)
