@@ -23,6 +23,12 @@ def sample(
     return Sample(plan=plan.fingerprint, situation=situation, seconds=tuple(seconds), work=work)
 
 
+def measured_s(table: Table, plan: Plan) -> float:
+    found = table.measured(QUIET, plan.fingerprint)
+    assert found is not None
+    return found.mean_s
+
+
 def test_what_was_measured_is_the_estimate() -> None:
     table = Table(CORES)
     table.add(sample(QUIET, TWO, [0.02] * ENOUGH))
@@ -86,11 +92,9 @@ def test_a_plan_is_no_better_for_having_been_measured_in_a_good_minute() -> None
         table.add(sample(QUIET, ONE, [0.0176] * 4))
     for _ in range(50):
         table.add(sample(QUIET, TWO, [0.022] * 4))
-    first, second = (table.measured(QUIET, plan.fingerprint) for plan in (TWO, ONE))
-    assert first is not None
-    assert second is not None
-    assert first.mean_s == pytest.approx(0.022, rel=0.02)
-    assert 1.03 < second.mean_s / first.mean_s < 1.17
+    first_s, second_s = measured_s(table, TWO), measured_s(table, ONE)
+    assert first_s == pytest.approx(0.022, rel=0.02)
+    assert 1.03 < second_s / first_s < 1.17
 
 
 def test_what_turns_told_stands_for_what_was_measured() -> None:
@@ -112,11 +116,8 @@ def test_what_is_far_off_is_no_matter_of_the_minute() -> None:
         table.add(sample(QUIET, plan, [0.02] * 100))
     for _ in range(100):
         table.add(sample(QUIET, TWO, [0.2] * 4))
-    first, second = (table.measured(QUIET, plan.fingerprint) for plan in (TWO, ONE))
-    assert first is not None
-    assert second is not None
-    assert first.mean_s == pytest.approx(0.2, rel=0.05)
-    assert second.mean_s < 0.2 / 4
+    assert measured_s(table, TWO) == pytest.approx(0.2, rel=0.05)
+    assert measured_s(table, ONE) < 0.2 / 4
 
 
 ROOFLINE = Roofline(

@@ -7,11 +7,10 @@ Must not know plans. Only taking turns compares two plans at the same time.
 from math import inf
 
 from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.predict.minute import DRIFT
 
 FRESH_S = 2.0
 """So long after the situation changed, what is seen is most likely due to that."""
-DRIFT = 1.5
-"""By so much the same plan may differ from one minute to another, in one situation."""
 
 
 class Drift:

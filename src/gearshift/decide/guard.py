@@ -167,8 +167,10 @@ class Guard:
 
     def may_build(self, situation: Situation | None) -> bool:
         """Whether there is time left to build what is not known to be better here."""
-        head_s = BUILD_HEAD_S if situation is None or self._promising(situation) else 0.0
-        return self.building_s <= head_s + self.limits.build_share * self.served_s
+        beyond_s = self.building_s - self.limits.build_share * self.served_s
+        if beyond_s <= 0 or beyond_s > BUILD_HEAD_S:
+            return beyond_s <= 0
+        return situation is None or self._promising(situation)
 
     def _promising(self, situation: Situation) -> bool:
         """Whether a plan never measured here is foreseen to be as good as the best that was."""

@@ -56,7 +56,7 @@ class Mind:
         self.costs = Costs(objective, num_cores)
         self.table = Table(num_cores, self._calibration())
         self._unsaved: dict[tuple[Situation, str], list[Sample]] = defaultdict(list)
-        self._on_trial: list[Sample] = []
+        self._on_trial: dict[str, list[Sample]] = defaultdict(list)
         self._foreseen: dict[tuple[Situation, str], Estimate] = {}
         self._decided: list[Decision] = []
         self._saved_s = -inf
@@ -72,7 +72,7 @@ class Mind:
             self.table.add(sample)
             usual = self.table.usual(sample)
             if sample.plan == snapshot.trial:  # what the trial tells is better
-                self._on_trial.append(usual)
+                self._on_trial[sample.plan].append(usual)
             else:
                 self._unsaved[sample.situation, sample.plan].append(usual)
         self._check_predictions()
@@ -140,7 +140,7 @@ class Mind:
 
     def _relate(self, outcome: Outcome) -> None:
         compared, situation = outcome.compared, outcome.situation
-        seen, self._on_trial = self._on_trial, []
+        seen = self._on_trial.pop(outcome.plan, [])
         if compared is None or situation is None:
             for sample in seen:
                 self._unsaved[sample.situation, sample.plan].append(sample)

@@ -6,6 +6,7 @@ Must not know plans: two lists of seconds in, a verdict out.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 AT_LEAST, AT_MOST = 6, 40
 """Calls of each before a verdict may be given, and must be."""
@@ -32,7 +33,7 @@ def verdict(old: Sequence[float], new: Sequence[float]) -> Verdict | None:
     if min(len(old), len(new)) < (PLAIN if _by_far(old, new) else AT_LEAST):
         return None
     logs = [_trimmed_logs(seconds) for seconds in (old, new)]
-    means = [sum(values) / len(values) for values in logs]
+    means = [fmean(values) for values in logs]
     gain = means[0] - means[1]
     error = math.sqrt(sum(_error(v, m) for v, m in zip(logs, means, strict=True)))
     worth = math.log1p(WORTH)
@@ -46,8 +47,7 @@ def verdict(old: Sequence[float], new: Sequence[float]) -> Verdict | None:
 
 def times_as_fast(old: Sequence[float], new: Sequence[float]) -> float:
     """Old time over new."""
-    old_logs, new_logs = _trimmed_logs(old), _trimmed_logs(new)
-    return math.exp(sum(old_logs) / len(old_logs) - sum(new_logs) / len(new_logs))
+    return math.exp(fmean(_trimmed_logs(old)) - fmean(_trimmed_logs(new)))
 
 
 def _by_far(old: Sequence[float], new: Sequence[float]) -> bool:

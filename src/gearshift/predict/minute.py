@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 CALLS = 20
 """So many calls move it half of the way."""
-LIMIT = math.log(1.5)
-"""What is further off is no matter of the minute."""
+DRIFT = 1.5
+"""By so much the same plan may differ from one minute to another, in a situation that looks the
+same; what is further off is no matter of the minute."""
+LIMIT = math.log(DRIFT)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from gearshift.ir.work import Work
 from gearshift.plan.plan import Plan, Region
 from gearshift.predict.calibration import Calibration
 from gearshift.predict.estimate import Estimate
-from gearshift.predict.minute import Minute
+from gearshift.predict.minute import DRIFT, Minute
 from gearshift.predict.roofline import least_s
 
 MEMORY = 200
@@ -30,11 +30,9 @@ BACKEND_GUESS = {"eager": 1.0, "inductor": 0.9, "onnxruntime": 0.7, "openvino": 
 the built-in models on two cores)."""
 ROOF_FACTOR = 2.5
 """How many times the least possible time a plan takes, before one was measured."""
-DRIFT = 1.5
-"""A plan that takes so many times what it used to, in a situation that looks the same, is learned
-anew."""
 DOUBTED, PERSISTS = 2, 20
-"""What it counts for then; after so many calls that tell the same."""
+"""What a plan counts for that takes far longer than it used to, or shorter; after so many calls
+that tell the same."""
 
 
 @dataclass(slots=True)
