@@ -129,7 +129,7 @@ def bench(
     seconds: Annotated[float, typer.Option(min=0.1, help="Per case, of overhead.")] = 5.0,
     seed: Annotated[int, typer.Option(help="What happens around the model, and when.")] = 0,
     quick: Annotated[
-        bool, typer.Option(help="Two models, no steady neighbour, shorter: 5 minutes.")
+        bool, typer.Option(help="Two models, no steady neighbour, shorter: under 5 minutes.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
