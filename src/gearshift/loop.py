@@ -107,16 +107,20 @@ class Loop:
             self.changeover.begin_trial(proposal, snapshot)
 
     def go_back(self, before: Snapshot, snapshot: Snapshot) -> None:
-        """What served a situation when it was left serves it again at once, if it still can."""
+        """What served a situation when it was left, for long enough to be measured, serves it
+        again at once, if it still can."""
         if before.situation is not None:
             self.served_in[before.situation] = before.plan
             self.served_in = dict(list(self.served_in.items())[-MAX_SERVED:])
-        known = snapshot.situation and self.served_in.get(snapshot.situation)
-        plan = self.guard.plans.get(known or "")
-        if plan is None or known == snapshot.plan or known not in snapshot.ready:
+        situation = snapshot.situation
+        plan = self.guard.plans.get(self.served_in.get(situation, "")) if situation else None
+        if situation is None or plan is None or plan.fingerprint == snapshot.plan:
+            return
+        seen = self.guard.model.measured(situation, plan.fingerprint)
+        if seen is None or plan.fingerprint not in snapshot.ready:
             return
         if self.guard.too_soon(snapshot) is None and not self.guard.is_slower(plan, snapshot):
-            reason = f"served before in {snapshot.situation}"
+            reason = f"served before in {situation}"
             self.changeover.adopt(Proposal(plan=plan, how=How.ADOPT, reason=reason), snapshot)
 
     def roll_back(self, snapshot: Snapshot) -> bool:

@@ -259,6 +259,21 @@ def test_what_served_a_situation_for_want_of_better_does_not_come_back() -> None
     assert world.plan == TWO
 
 
+def test_what_served_a_situation_too_shortly_to_be_measured_does_not_come_back() -> None:
+    """However good it is foreseen to be: that is for the policy to judge."""
+    world = World(
+        {(EAGER, 0): 0.02, (TWO, 0): 0.018, (ONE, 0): 0.02, (TWO, 1): 0.03, (ONE, 1): 0.9}
+    )
+    running = loop(world)
+    world.live(running, 20)
+    world.plan = TWO
+    running.served_in[Situation(signature="x", neighbours=1)] = ONE.fingerprint
+    running.control = Asking(Always(None))
+    world.neighbours = 1
+    world.live(running, 1)
+    assert world.plan == TWO
+
+
 def test_other_sizes_are_another_situation() -> None:
     """A change of input is not taken for a neighbour: the plan stays, what is learned is apart."""
     world = World()

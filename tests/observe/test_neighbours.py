@@ -26,6 +26,20 @@ def test_it_is_seen_and_forgotten_within_two_readings() -> None:
     assert seen([(0.0, 0.0)] + [(0.9, 1.0)] * 3 + [(0.0, 0.0)] * 3) == [0, 0, 1, 1, 1, 0, 0]
 
 
+def test_one_that_comes_is_not_taken_for_two() -> None:
+    """The shell that starts a program is ready to run beside it for a moment."""
+    coming = [(0.0, 0.0), (1.4, 3.0), (1.2, 2.0)] + [(0.8, 1.0)] * 9
+    assert set(seen(coming)) == {0, 1}
+
+
+def test_two_that_come_are_seen_within_four_readings() -> None:
+    assert seen([(1.4, 2.0)] * 4)[-1] == 2
+
+
+def test_one_reading_that_is_far_off_changes_nothing() -> None:
+    assert set(seen([(0.8, 1.0)] * 9 + [(0.8, 5.0)] + [(0.8, 1.0)] * 9)[2:]) == {1}
+
+
 def test_without_a_count_of_what_is_ready_what_is_used_must_do() -> None:
     neighbours = Neighbours(2)
     for _ in range(3):

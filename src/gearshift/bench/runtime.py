@@ -1,13 +1,14 @@
 """`gearshift bench runtime`: the adapting runtime beside its peers, while neighbours come and go.
 
-Static settings are measured in slices under each condition, before and after, and composed into the
-trace; Gearshift lives through it for real, once from nothing and once with what it learned.
+Gearshift lives through each trace for real, once from nothing and once with what it learned. In the
+middle of each phase it is stopped, and the static settings take their slices beside the same
+neighbours; those are composed into the trace. What is compared was so measured in the same minutes.
 """
 
 import statistics
 import tempfile
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,15 +37,15 @@ VOID_BEYOND = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    phase_s: float = 7.0
+    phase_s: float = 6.0
     slice_s: float = 1.0
-    rounds: int = 3
-    """Of slices of every static setting, spread over a trace."""
+    stops: int = 2
+    """Of a phase that is a trace of its own, for slices of each static setting; others have one."""
     changes: int = 5
     traces: tuple[str, ...] = ("quiet", "neighbour", "changing")
 
 
-QUICK = Pace(phase_s=2.0, slice_s=0.3, rounds=2, changes=3, traces=("quiet", "changing"))
+QUICK = Pace(phase_s=2.0, slice_s=0.25, stops=1, changes=3, traces=("quiet", "changing"))
 GEARSHIFT = Setting(kind="gearshift", warm_up=0)
 
 
@@ -73,7 +74,7 @@ def measure(
             arena = _Arena(model, folder, num_cores, pace, stack, say)
             lived = {name: arena.live_through(name, phases) for name, phases in trace.items()}
         for name, phases in trace.items():
-            theirs = [arena.slices[phase.neighbours] for phase in phases]
+            theirs = [arena.slices[name, phase.neighbours] for phase in phases]
             for start in STARTS:
                 about = {"model": model, "batch": arena.batch, "trace": name, "start": start}
                 case = case_of(phases, lived[name][start], theirs)
@@ -97,7 +98,7 @@ class _Arena:
         self, model: str, folder: Path, num_cores: int, pace: Pace, stack: ExitStack, say: Say
     ) -> None:
         self.model, self.folder, self.pace, self.say = model, folder, pace, say
-        self.slices: dict[Condition, dict[str, Slices]] = {}
+        self.slices: dict[tuple[str, Condition], dict[str, Slices]] = {}
         self.static: dict[str, Contender] = {}
         self._turn = 0
         everybody = {"the export": self._make(stack, Setting(kind="export"))}
@@ -124,57 +125,65 @@ class _Arena:
         return contender
 
     def live_through(self, name: str, phases: Sequence[Phase]) -> dict[str, Lived]:
-        """From nothing, and again with what was learned; static settings before and after."""
+        """From nothing, and again with what was learned."""
         lived = {}
-        conditions = list(dict.fromkeys(phase.neighbours for phase in phases))
-        self._take_slices(conditions)
         for start in STARTS:
             self.say(f"{self.model}: {name}, {start}")
             lived[start] = self._run(name, start, phases)
-            if start == STARTS[-1] or self.pace.rounds > 2:
-                self._take_slices(conditions)
         return lived
 
     def _run(self, name: str, start: str, phases: Sequence[Phase]) -> Lived:
-        """One process lives through the whole trace; neighbours come and go meanwhile."""
+        """One process lives through the whole trace, with stops; neighbours come and go while it
+        runs."""
         gearshift = self.lives[name, start]
         gearshift.open()
         self.ready_s[f"gearshift, {name}, {start}"] = gearshift.ready_s
+        answers: list[dict[str, Any]] = []
+        ends_s: list[float] = []
+        stops = self.pace.stops if len(phases) == 1 else 1
+        parts = [phase.seconds / (stops + 1) for phase in phases]
         try:
-            ends_s: list[float] = []
-            gearshift.begin(sum(phase.seconds for phase in phases))
-            for phase in phases:
+            for index, phase in enumerate(phases):
                 with busy(phase.neighbours):
-                    sleep(phase.seconds)
+                    if index == 0:
+                        gearshift.begin(parts[0])
+                    for stop in range(stops):
+                        answers.append(gearshift.end())
+                        self._take_slices(name, phase.neighbours)
+                        is_last = stop + 1 == stops
+                        beyond = parts[index + 1 : index + 2] if is_last else []
+                        gearshift.begin(parts[index] + sum(beyond))
+                    sleep(parts[index])
                     ends_s.append(perf_counter())
-            answer = gearshift.end()
+            answers.append(gearshift.end())
         finally:
             gearshift.close()
         return Lived(
-            phases=_by_phase(answer, ends_s),
-            cpu_s=answer["cpu_s"],
-            max_error=answer["max_error"],
-            decisions=answer["decisions"],
+            phases=_by_phase(answers, ends_s),
+            cpu_s=sum(answer["cpu_s"] for answer in answers),
+            max_error=max(answer["max_error"] for answer in answers),
+            decisions=answers[-1]["decisions"],
         )
 
-    def _take_slices(self, conditions: Sequence[Condition]) -> None:
-        """One of each under each condition, in rotating order."""
-        for condition in conditions:
-            slices = self.slices.setdefault(condition, {name: Slices() for name in self.static})
-            names = list(self.static)
-            self._turn = (self._turn + 1) % len(names)
-            others = " and ".join(map(str, condition)) or "nobody else"
-            self.say(f"{self.model}: static settings, {others}")
-            with busy(condition):
-                for name in names[self._turn :] + names[: self._turn]:
-                    slices[name].add(self.static[name].run(self.pace.slice_s))
+    def _take_slices(self, trace: str, condition: Condition) -> None:
+        """One of each, in rotating order."""
+        fresh = {name: Slices() for name in self.static}
+        slices = self.slices.setdefault((trace, condition), fresh)
+        names = list(self.static)
+        self._turn = (self._turn + 1) % len(names)
+        others = " and ".join(map(str, condition)) or "nobody else"
+        self.say(f"{self.model}: static settings, {others}")
+        for name in names[self._turn :] + names[: self._turn]:
+            slices[name].add(self.static[name].run(self.pace.slice_s))
 
 
-def _by_phase(answer: Mapping[str, Any], ends_s: Sequence[float]) -> list[Stretch]:
+def _by_phase(answers: Iterable[Mapping[str, Any]], ends_s: Sequence[float]) -> list[Stretch]:
     """Calls filed under the phase they began in; the clock is the same for all processes."""
     stretches = [Stretch() for _ in ends_s]
-    for at_s, call_s, plan in zip(answer["at_s"], answer["call_s"], answer["plans"], strict=True):
-        index = min(bisect_left(ends_s, at_s), len(ends_s) - 1)
-        stretches[index].call_s.append(call_s)
-        stretches[index].plans.append(plan)
+    for answer in answers:
+        calls = zip(answer["at_s"], answer["call_s"], answer["plans"], strict=True)
+        for at_s, call_s, plan in calls:
+            index = min(bisect_left(ends_s, at_s), len(ends_s) - 1)
+            stretches[index].call_s.append(call_s)
+            stretches[index].plans.append(plan)
     return stretches

@@ -3,12 +3,17 @@
 Must not know where the readings come from.
 """
 
+import statistics
+from collections import deque
+
 NOBODY = 0.25
 """Others that use less than this much of a core are no neighbours."""
 CONFIRM, CONFIRM_DISTURBED = 2, 5
 """So many readings in a row must say so: a moment's work of a daemon is no neighbour; more of them
 while other work of ours blurs the picture."""
-SMOOTH = 0.3
+LATELY, ENOUGH = 5, 3
+"""Readings that tell how many there are: with fewer than enough, whoever is there is one. Each is a
+moment's count, and the one that starts a program is there for a moment, too."""
 CLEARLY = 0.75
 """So far from the number there is the count must be for another number, as long as somebody is
 there."""
@@ -28,17 +33,18 @@ class Neighbours:
     def __init__(self, num_cores: int) -> None:
         self.num_cores = num_cores
         self.count = 0
-        self._waiting: float | None = None
+        self._waiting: deque[float] = deque(maxlen=LATELY)
         self._doubt = 0
 
     @property
     def doubtful(self) -> bool:
-        """Whether the last reading disagreed."""
-        return self._doubt > 0
+        """Whether the last reading disagreed, or is one of too few."""
+        return self._doubt > 0 or 0 < len(self._waiting) < ENOUGH
 
     def wake(self) -> None:
         """After a pause the next reading counts at once: what was before may be long over."""
-        self._doubt, self._waiting = CONFIRM_DISTURBED, None
+        self._doubt = CONFIRM_DISTURBED
+        self._waiting.clear()
 
     def update(self, *, used: float | None, ready: float | None, disturbed: bool = False) -> int:
         """`used`: cores that others use; `ready`: threads of others that run or could."""
@@ -52,12 +58,14 @@ class Neighbours:
 
     def _level(self, used: float, ready: float | None) -> int:
         if used < NOBODY:
-            self._waiting = None
+            self._waiting.clear()
             return 0
         if ready is None:
             return min(self.num_cores, max(1, round(used)))
-        before = ready if self._waiting is None else self._waiting
-        self._waiting = before + SMOOTH * (ready - before)
-        if self.count and abs(self._waiting - self.count) < CLEARLY:
+        self._waiting.append(ready)
+        if len(self._waiting) < ENOUGH:
+            return max(1, self.count)
+        waiting = statistics.fmean(sorted(self._waiting)[1:-1])
+        if self.count and abs(waiting - self.count) < CLEARLY:
             return self.count
-        return min(self.num_cores, max(1, round(self._waiting)))
+        return min(self.num_cores, max(1, round(waiting)))
