@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-AT_LEAST, AT_MOST = 6, 40
+AT_LEAST, AT_MOST = 6, 60
 """Calls of each before a verdict may be given, and must be."""
 PLAIN, BY_FAR = 3, 0.5
 """So few are enough if each call of the one takes less than this share of each of the other's."""
