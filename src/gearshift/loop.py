@@ -88,7 +88,7 @@ class Loop:
         if answer.roofline is not None and self.answer.roofline is None:
             self.sampler.use(answer.roofline)
         for sample in answer.recalled if self.answers == 0 else ():
-            self.guard.model.add(sample)
+            self.guard.recall(sample)
         self.answer = answer
         self.answers += 1
         return answer.proposal

@@ -154,6 +154,19 @@ def test_what_is_foreseen_to_be_better_may_be_built() -> None:
     assert not running.guard.may_build(situation), "one thread will not beat two"
 
 
+def test_what_an_earlier_start_looked_into_is_not_built_for_again_at_once() -> None:
+    """However promising; it may be once there is time for it."""
+    running = loop(World())
+    known, new = (Situation(signature="x", neighbours=n) for n in (0, 1))
+    sample = Sample(plan=EAGER.fingerprint, situation=known, seconds=(0.04,) * 9)
+    running.guard.recall(sample)
+    running.guard.built(1.0)
+    assert not running.guard.may_build(known)
+    assert running.guard.may_build(new)
+    running.guard.served_s = 60.0
+    assert running.guard.may_build(known)
+
+
 @pytest.mark.parametrize("lasting", [True, False])
 def test_what_cannot_be_made_ready_is_not_asked_for_all_the_time(lasting: bool) -> None:
     """Known from an earlier start to be best, but now there is no room for it, or it is wrong."""

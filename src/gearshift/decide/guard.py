@@ -25,7 +25,8 @@ USUAL_CALLS = 3
 RECENT_CALLS, SLO_CALLS, SLO_SHARE = 100, 10, 0.05
 BUILD_HEAD_S, PROMISING = 20.0, 1.25
 """So long plans may be built before their share of the time counts, as long as one is foreseen to
-take no more than so many times what the best one known here takes."""
+take no more than so many times what the best one known here takes. Not where an earlier start has
+done so: the next one is not disturbed again."""
 SURE = 2.0
 """Standard deviations of the mean."""
 CHANGED_DWELL = 0.3
@@ -84,6 +85,7 @@ class Guard:
         self.model, self.plans, self.costs, self.limits = model, plans, costs, limits
         self.capture_s, self.served_s, self.spent_s = capture_s, 0.0, 0.0
         self.building_s = 0.0
+        self._recalled: set[Situation] = set()
         self.frozen_until_s = -math.inf
         self._rests = Rests()
         self._drift = Drift()
@@ -107,6 +109,11 @@ class Guard:
         self.served_s += snapshot.served_s
         if snapshot.trial is not None and self._breached():
             self.frozen_until_s = snapshot.at_s + self.limits.freeze_s
+
+    def recall(self, sample: Sample) -> None:
+        """What an earlier start measured."""
+        self.model.add(sample)
+        self._recalled.add(sample.situation)
 
     def is_frozen(self, snapshot: Snapshot) -> bool:
         """Whether nothing may be tried."""
@@ -168,7 +175,7 @@ class Guard:
     def may_build(self, situation: Situation | None) -> bool:
         """Whether there is time left to build what is not known to be better here."""
         beyond_s = self.building_s - self.limits.build_share * self.served_s
-        if beyond_s <= 0 or beyond_s > BUILD_HEAD_S:
+        if beyond_s <= 0 or beyond_s > BUILD_HEAD_S or situation in self._recalled:
             return beyond_s <= 0
         return situation is None or self._promising(situation)
 
