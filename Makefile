@@ -4,21 +4,25 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: setup run test check bench soak size capabilities clean
+.PHONY: setup run test check bench soak picture size capabilities clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt tools/system_packages
-	bash tools/system_packages
+	bash tools/system_packages g++
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $(STAMP)
 
+# Without a MODEL of your own, a demonstration: a neighbour comes and goes.
+DEMO := $(if $(filter file,$(origin MODEL)),--neighbour --seconds 40)
+
 run: $(STAMP)
-	$(BIN)/gearshift run $(MODEL)
+	$(BIN)/gearshift run $(MODEL) $(DEMO)
 
 # What looks at the machine's load or at time runs alone, the rest on two processes of one thread.
 test: check
+	bash tools/system_packages chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not soak and not alone" -n 2
 	$(BIN)/python -m pytest -m "not soak and alone"
 
@@ -39,6 +43,11 @@ bench: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak
+
+# Of the README: a real run, its report as a browser shows it.
+picture: $(STAMP)
+	$(BIN)/gearshift run resnet18 --neighbour --seconds 40
+	bash tools/picture report.html docs/report.png
 
 size: $(STAMP)
 	$(BIN)/python tools/size.py

@@ -16,7 +16,7 @@ import gearshift
 ROOT = Path(gearshift.__file__).parent
 FACADE = "gearshift"
 PARTS = {"ir", "plan", "capture", "act", "zoo", "errors", "observe", "predict", "decide"}
-PARTS |= {"settings", "loop", "hands", "changeover"}
+PARTS |= {"settings", "loop", "hands", "changeover", "view"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -32,15 +32,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hands": {"plan", "observe", "decide"},
     "changeover": {"ir", "decide", "predict", "hands"},
     "loop": {"ir", "plan", "observe", "decide", "hands", "changeover"},
+    "view": {"plan"},
     # Recipes wire the parts; nothing above knows of them.
     "adaptive": PARTS,
-    "runtime": {*PARTS, "adaptive"},
+    "tell": {*PARTS, "adaptive"},
+    "runtime": {*PARTS, "adaptive", "tell"},
     FACADE: {*PARTS, "runtime"},
     "dynamo": {*PARTS, "runtime"},
     "profile": {*PARTS, "runtime"},
-    "live": {*PARTS, "runtime"},
     "bench": {*PARTS, "runtime", "profile"},
-    "cli": {*PARTS, "runtime", "profile", "live", "dynamo", "bench"},
+    "live": {*PARTS, "runtime", "bench"},
+    "doctor": {*PARTS, "runtime", "tell"},
+    "console": {*PARTS, "runtime", "live", "tell"},
+    "cli": {*PARTS, "runtime", "profile", "live", "dynamo", "bench", "doctor", "tell", "console"},
 }
 """For each package or module directly under gearshift, the others it may import."""
 

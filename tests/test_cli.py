@@ -1,8 +1,12 @@
 """The command line: what goes to stdout, what to stderr, and the exit codes."""
 
 import json
+import os
+import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +97,82 @@ def test_a_plan_slower_than_eager_breaks_a_promise(
     assert "slower than eager" in result.stderr
 
 
+def test_run_writes_a_page_and_a_trace(folder: Path, gearshift: Callable[..., Result]) -> None:
+    args = ["--seconds", "1", "--report", "my page.html", "--trace", "my trace.json"]
+    result = gearshift("run", "mine.py:make", *args)
+    assert result.returncode in (0, 3), result.stderr
+    assert "report: my page.html" in result.stderr
+    page = (folder / "my page.html").read_text()
+    assert "<h1>mine.py:make</h1>" in page
+    assert "my trace.json" in page, "the command that made it"
+    made = json.loads((folder / "my trace.json").read_text())
+    assert shlex.split(made["otherData"]["command"])[-1] == "my trace.json"
+    assert {event["ph"] for event in made["traceEvents"]} >= {"M", "X"}
+
+
+def test_an_interrupted_run_still_tells_what_happened(folder: Path) -> None:
+    """Ctrl-C reaches every process of the terminal's group; the control process is deaf to it."""
+    command = [sys.executable, "-c", "from gearshift.cli import main; main()"]
+    command += ["run", "mine.py:make", "--seconds", "60", "--policy", "bandit"]
+    command += ["--trace", "trace.json"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("running"):
+                break
+        time.sleep(3)
+        os.killpg(process.pid, signal.SIGINT)
+        told = process.stderr.read()
+        assert process.wait(60) == 130
+    assert "Traceback" not in told
+    assert "died" not in told
+    assert "Where the time went" in (folder / "report.html").read_text()
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    assert {event["ph"] for event in events} >= {"M", "X", "C"}
+
+
+def test_a_run_goes_on_when_nobody_reads_what_it_says(folder: Path) -> None:
+    command = [sys.executable, "-c", "from gearshift.cli import main; main()"]
+    command += ["run", "mine.py:tiny", "--seconds", "1", "--policy", "keep"]
+    line = f"{shlex.join(command)} 2>&1 | head -1"
+    subprocess.run(["bash", "-c", line], cwd=folder, timeout=120, check=True)
+    assert (folder / "report.html").exists()
+
+
+def test_where_nothing_can_be_written_the_run_does_not_begin(
+    folder: Path, gearshift: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gearshift.cli.os.access", lambda path, mode: False)
+    result = gearshift("run", "mine.py:tiny", "--seconds", "0.1", "--report", "mine.html")
+    assert result.returncode == 2
+    assert "permission denied" in result.stderr
+    assert "loading" not in result.stderr
+    assert gearshift("run", "mine.py:tiny", "--report", ".").returncode == 2
+    both = gearshift("run", "mine.py:tiny", "--report", "a.html", "--no-report")
+    assert both.returncode == 2
+
+
+def test_a_report_that_nobody_asked_for_is_left_out_where_it_cannot_be_written(
+    folder: Path, gearshift: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gearshift.cli.os.access", lambda path, mode: False)
+    result = gearshift("run", "mine.py:tiny", "--seconds", "0.2")
+    assert result.returncode in (0, 3), result.stderr
+    assert "--report FILE" in result.stderr
+    assert not (folder / "report.html").exists()
+
+
+def test_doctor_prints_one_document(gearshift: Callable[..., Result]) -> None:
+    result = gearshift("doctor", "--json")
+    assert result.returncode == 0, result.stderr
+    data = json.loads(result.stdout)
+    assert {backend["name"] for backend in data["backends"]} >= {"eager", "onnxruntime"}
+    assert data["engines"][0]["name"] == "caller"
+
+
 def test_profile_prints_a_table_of_regions(gearshift: Callable[..., Result]) -> None:
     result = gearshift("profile", "mine.py:make", "--seconds", "0.02", "--json")
     assert result.returncode == 0, result.stderr
@@ -126,7 +206,7 @@ def test_a_wrong_plan_is_one_line_and_exit_2(
 
 
 def test_help_teaches_with_an_example(gearshift: Callable[..., Result]) -> None:
-    for command in ("run", "profile", "bench"):
+    for command in ("run", "doctor", "profile", "bench"):
         result = gearshift(command, "--help")
         assert result.returncode == 0
         assert f"Example: gearshift {command}" in result.stdout

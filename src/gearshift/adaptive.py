@@ -4,7 +4,7 @@ A recipe: the loop decides what, the runtime knows how.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 from weakref import ref
@@ -111,39 +111,46 @@ def _signature(runtime: "Runtime") -> str | None:
 
 
 def explain(loop: Loop) -> list[str]:
-    """What the loop sees, what it costs, how well it foresees."""
-    seen, guard, answer = loop.seen, loop.guard, loop.answer
+    """What the loop sees."""
+    seen = loop.seen
     if seen is None or seen.situation is None:
         return []
-    lines = [f"situation: {seen.situation}"]
     told = [f"{NAMES[name]} {_text(name, m)}" for name, m in seen.readings.items() if name in NAMES]
-    lines.append(f"machine: {'; '.join(told)}")
+    return [f"situation: {seen.situation}", f"machine: {'; '.join(told)}"]
+
+
+def costs(loop: Loop) -> dict[str, str]:
+    """What it takes to watch and to try, and how well the loop foresees."""
+    seen, guard, answer = loop.seen, loop.guard, loop.answer
+    if seen is None or seen.situation is None:
+        return {}
+    found: dict[str, str] = {}
     energy_j = guard.costs.energy_j(seen.situation, seen.plan)
     if energy_j is not None:
-        lines.append(f"energy: {energy_j:.3g} J a call ({seen.readings[ENERGY].source})")
+        found["energy"] = f"{energy_j:.3g} J a call ({seen.readings[ENERGY].source})"
     taken = guard.model.measured(seen.situation, seen.plan)
     if energy_j is not None and taken is not None:
         parts = reward(guard.costs.objective, latency_s=taken.mean_s, energy_j=energy_j)
         named = ", ".join(f"{name} {value:.3g}" for name, value in asdict(parts).items())
-        lines.append(f"reward: {named}, together {parts.total:.3g}")
+        found["reward"] = f"{named}, together {parts.total:.3g}"
     lived_s = seen.at_s - loop.began_s
     if lived_s > 0:
         here, there = loop.cost_s / lived_s, answer.cpu_s / lived_s
-        lines.append(
-            f"cost of monitoring: {here:.2%} of a core here, {there:.2%} in the control process"
-        )
+        told = f"{here:.2%} of a core here, {there:.2%} in the control process"
+        found["cost of monitoring"] = told
     budgeted_s = guard.capture_s + guard.served_s
     if budgeted_s > 0:
         share, most = guard.spent_s / budgeted_s, guard.limits.explore_share
-        lines.append(
-            f"cost of trials: {share:.2%} of the time of capture and all calls, at most {most:.0%}"
+        found["cost of trials"] = (
+            f"{share:.2%} of the time of capture and all calls, at most {most:.0%}"
         )
+        found["plans built"] = f"{guard.building_s:.1f} s beside calls"
     if answer.checked:
         off = f"typically off by {answer.typical_error:.0%}"
-        lines.append(f"predictions: {answer.checked} compared with what was measured, {off}")
+        found["predictions"] = f"{answer.checked} compared with what was measured, {off}"
     if answer.store:
-        lines.append(f"store: {answer.store}")
-    return lines
+        found["store"] = answer.store
+    return found
 
 
 def _text(name: str, metric: Metric) -> str:
@@ -161,6 +168,7 @@ class RuntimeHands:
     ) -> None:
         self._held, self._held_changes = ref(runtime), ref(changes)
         self._space, self._background = space, background
+        self._pool = runtime._pool
 
     @property
     def _changes(self) -> Changes:
@@ -202,11 +210,13 @@ class RuntimeHands:
     def disturbed(self) -> bool:
         return self._background.was_busy()
 
+    @property
+    def threads(self) -> Mapping[str, int]:
+        return self._pool.threads()
+
     def timings(self) -> Iterable[tuple[str, Timing]]:
-        for executor in self._changes.serving.executors:
-            fingerprint = executor.plan.fingerprint
-            for timing in executor.timings():
-                yield fingerprint, timing
+        for plan, timing in self._changes.serving.timings():
+            yield plan.fingerprint, timing
 
     def why_illegal(self, plan: Plan) -> str | None:
         return self._changes.banned.get(plan.fingerprint) or why_illegal(plan, self._space)

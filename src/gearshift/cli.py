@@ -5,35 +5,42 @@ A recipe: arguments in, runtime calls, tables out.
 
 import json
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
 from rich.table import Table
 
 from gearshift.capture.load import capture, load
+from gearshift.console import counting, progress, say, showing, tell, wide, working
+from gearshift.decide.mind import POLICIES
 from gearshift.errors import GearshiftError, PlanError, UsageError, VerifyError
 from gearshift.ir.measurement import Measurement
 from gearshift.live import Run, Series, run_live
-from gearshift.observe.store import machine_fields, versions_key
 from gearshift.plan import Plan, Region, dumps, loads
 from gearshift.plan.cut import by_scope
 from gearshift.plan.text import to_data
 from gearshift.profile import profile_regions
 from gearshift.runtime import Runtime, adapt
+from gearshift.tell import machine, machine_lines, story_of, write
+from gearshift.view.report import page
+from gearshift.view.trace import trace as chrome_trace
+from gearshift.zoo import ZOO
+
+if TYPE_CHECKING:
+    from gearshift.doctor import Diagnosis
 
 SCHEMA_VERSION = 1
+TRACED_SPANS = 200_000
 SLOWER_THAN_NOISE = 1.05
-WIDE = 170
+BENCHMARKS = ("overhead", "runtime")
 
 app = typer.Typer(
     help="Runs a PyTorch model and keeps changing how it runs, while its outputs stay the same.",
@@ -41,14 +48,14 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-progress = Console(stderr=True)
 
 Model = Annotated[
     str,
     typer.Argument(
         help="A built-in name (resnet18, mobilenet_v2, minilm, mlp, lstm_tagger, unet, two_tower),"
         " package.module:factory, file.py:factory, a .pt2 or an .onnx file. A factory takes no"
-        " arguments and returns (model, example_inputs)."
+        " arguments and returns (model, example_inputs).",
+        autocompletion=lambda: list(ZOO),
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
@@ -69,28 +76,83 @@ def run(
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to run.")] = 20.0,
     policy: Annotated[
-        str, typer.Option(help="Who decides: bandit, rules, proportional, keep; bandit if empty.")
+        str,
+        typer.Option(
+            help="Who decides: bandit, rules, proportional, keep; bandit if empty.",
+            autocompletion=lambda: list(POLICIES),
+        ),
     ] = "",
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write what happened as one HTML page to this file, not report.html."),
+    ] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no page.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write a Chrome trace (JSON), to open in Perfetto.")
+    ] = None,
+    neighbour: Annotated[
+        bool, typer.Option("--neighbour", help="Have a busy process come and go on the last core.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Adapt a model and run it, now and then as it was; tell every decision, and compare.
+    """Adapt a model and run it, now and then as it was; show it live, tell what was decided.
 
-    Example: gearshift run resnet18
-    Example: gearshift run my_model.py:make --seconds 60 --export best.json
+    Example: gearshift run resnet18 --neighbour --seconds 40
+    Example: gearshift run my_model.py:make --trace trace.json --export best.json
     """
+    for path in (export, report, trace):
+        if path is not None and (reason := _why_unwritable(path)):
+            raise UsageError(f"{reason}; name another file")
+    if report is not None and no_report:
+        raise UsageError("--report and --no-report exclude each other")
+    if report is None and not no_report:
+        report = _usual_report()
     with _adapted(model, "keep" if plan else policy) as (runtime, example):
         if plan is not None:
-            runtime.swap(_read_plan(runtime, plan), f"asked for: {plan.name}")
-        _say("running")
-        with _showing(runtime) as seen:
-            result = run_live(runtime, *_call(example), seconds=seconds, seen=seen)
+            with working(f"building {plan.name}"):
+                runtime.swap(_read_plan(runtime, plan), f"asked for: {plan.name}")
+        if trace is not None:
+            runtime.remember(max(100, TRACED_SPANS // len(runtime.plan.regions)))
+        say("running")
+        with showing(runtime, model, seconds, drawn=not as_json) as seen:
+            args, kwargs = _call(example)
+            result = run_live(
+                runtime, args, kwargs, seconds=seconds, seen=seen, neighbour=neighbour
+            )
         if export is not None:
-            _write(export, dumps(runtime.plan))
+            write(export, dumps(runtime.plan) + "\n")
+        facts = {"command": shlex.join(["gearshift", *sys.argv[1:]])}
+        story = story_of(runtime, model, run=result, facts=facts)
+        if report is not None:
+            write(report, page(story))
+            tell(f"report: {report}")
+        if trace is not None:
+            write(trace, json.dumps(chrome_trace(story)))
+            tell(f"trace: {trace}")
         data = _run_data(model, runtime, result)
         _print(data, as_json, lambda: _run_table(runtime, result))
+        if result.interrupted:
+            raise KeyboardInterrupt
         if result.vs_eager_at_end * SLOWER_THAN_NOISE < 1:
             eager = runtime.program.reference_name
             raise VerifyError(f"the plan is slower than {eager}: {result.vs_eager_at_end:.2f}x")
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Show what this machine can measure and run, try each backend, and tell what is missing.
+
+    Example: gearshift doctor
+    Example: gearshift doctor --json
+    """
+    from gearshift.doctor import diagnose
+
+    found = diagnose(say)
+    data = {"schema_version": SCHEMA_VERSION, "name": "doctor", **asdict(found)}
+    _print(data, as_json, lambda: _doctor_tables(found))
+    if not found.sound:
+        broken = [backend.name for backend in found.backends if not backend.works]
+        raise GearshiftError(f"installed, but does not work: {', '.join(broken)}")
 
 
 @app.command()
@@ -113,7 +175,7 @@ def profile(
         plan = by_scope(graph, depth=depth, like=Region(ops=(), engine=engine))
         wanted = _wanted(backends)
         rewrites = [r for r in runtime.space.rewrites if not wanted or r.backend in wanted]
-        with _progress(len(plan.regions)) as step:
+        with counting(len(plan.regions)) as step:
             rows = list(profile_regions(runtime, plan, rewrites, seconds=seconds, progress=step))
         data = {"schema_version": SCHEMA_VERSION, "name": "profile", "model": model}
         data |= {"machine": machine(), "regions": [_measurement(row) for row in rows]}
@@ -122,7 +184,12 @@ def profile(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="Which: overhead, runtime.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help=f"Which: {', '.join(BENCHMARKS)}.", autocompletion=lambda: list(BENCHMARKS)
+        ),
+    ],
     model: Annotated[
         list[str] | None, typer.Option(help="May be given several times; default: a few built-in.")
     ] = None,
@@ -138,17 +205,18 @@ def bench(
     Example: gearshift bench runtime --quick --seed 3
     Example: gearshift bench overhead --json
     """
-    if name not in ("overhead", "runtime"):
-        raise UsageError(f"no benchmark {name!r}; there are overhead, runtime")
+    if name not in BENCHMARKS:
+        raise UsageError(f"no benchmark {name!r}; there are {', '.join(BENCHMARKS)}")
     from gearshift.bench.show import show_overhead, show_runtime
 
-    data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "name": name, "machine": machine()}
+    data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "name": name}
+    data["machine"] = machine()
     if name == "overhead":
         data |= _bench_overhead(model, seconds)
-        _print(data, as_json, lambda: show_overhead(data, _wide()))
+        _print(data, as_json, lambda: show_overhead(data, wide()))
         return
     data |= _bench_runtime(model, seed, quick)
-    _print(data, as_json, lambda: show_runtime(data, _wide()))
+    _print(data, as_json, lambda: show_runtime(data, wide()))
     if data["void"]:
         noise = f"{abs(data['noise'] - 1):.1%}"
         raise GearshiftError(f"void: the same contender twice differed by {noise}; run it again")
@@ -156,12 +224,11 @@ def bench(
 
 def _bench_overhead(models: list[str] | None, seconds: float) -> dict[str, Any]:
     from gearshift.bench import overhead
-    from gearshift.zoo import ZOO
 
     unknown = [m for m in models or () if m not in ZOO]
     if unknown:
         raise UsageError(f"no built-in model {unknown[0]!r}; there are {', '.join(ZOO)}")
-    _say("measuring")
+    say("measuring")
     return overhead.measure(models or ["mlp", "resnet18", "minilm"], seconds)
 
 
@@ -173,7 +240,7 @@ def _bench_runtime(models: list[str] | None, seed: int, quick: bool) -> dict[str
         load(model)
     num_cores = len(os.sched_getaffinity(0))
     pace = runtime.QUICK if quick else runtime.Pace()
-    return runtime.measure(models or some, seed=seed, num_cores=num_cores, pace=pace, say=_say)
+    return runtime.measure(models or some, seed=seed, num_cores=num_cores, pace=pace, say=say)
 
 
 class _adapted:
@@ -183,12 +250,13 @@ class _adapted:
         self.model, self.policy = model, policy
 
     def __enter__(self) -> tuple[Runtime, Any]:
-        _say(f"loading {self.model}")
         sys.path.insert(0, os.getcwd())
-        loaded, example = load(self.model)
-        _say("capturing")
-        program = capture(loaded, example, {})
-        self.runtime = adapt(program, policy=self.policy or None)
+        with working(f"loading {self.model}"):
+            loaded, example = load(self.model)
+        with working("capturing"):
+            program = capture(loaded, example, {})
+        with working("starting"):
+            self.runtime = adapt(program, policy=self.policy or None)
         fragments = self.runtime.program.fragments
         if not fragments:
             raise UsageError(f"nothing of {self.model} can be captured: {program.uncaptured[0]}")
@@ -217,16 +285,24 @@ def _read_plan(runtime: Runtime, path: Path) -> Plan:
     return loads(text, runtime.program.graph)
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text + "\n")
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
+def _why_unwritable(path: Path) -> str | None:
+    """To be known before the run, not after it."""
+    if path.is_dir():
+        return f"cannot write {str(path)!r}: it is a folder"
+    if not path.parent.is_dir():
+        return f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}"
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        return f"cannot write {str(path)!r}: permission denied"
+    return None
 
 
-def machine() -> dict[str, Any]:
-    versions = dict(entry.split("=", 1) for entry in versions_key().split(" "))
-    return {**machine_fields(), "versions": versions}
+def _usual_report() -> Path | None:
+    """Nobody asked for it: where it cannot be written, the run goes on without."""
+    path = Path("report.html")
+    if (reason := _why_unwritable(path)) is None:
+        return path
+    tell(f"no report: {reason}; give --report FILE")
+    return None
 
 
 def _run_data(model: str, runtime: Runtime, run: Run) -> dict[str, Any]:
@@ -308,61 +384,36 @@ def _profile_table(plan: Plan, rows: list[Measurement]) -> None:
     Console().print(table)
 
 
+def _doctor_tables(found: "Diagnosis") -> None:
+    out = wide()
+    machine_table = Table("machine", "", box=None)
+    for name, text in machine_lines(found.machine).items():
+        machine_table.add_row(name, text)
+    backends = Table("backend", "works", "", box=None)
+    for backend in found.backends:
+        backends.add_row(backend.name, "yes" if backend.works else "no", escape(backend.told))
+    engines = Table("engine", "kind", "cores", box=None)
+    for engine in found.engines:
+        engines.add_row(engine.name, engine.kind, ",".join(map(str, engine.cores)))
+    extras = Table("extra", "here", "", box=None)
+    for extra in found.extras:
+        missing = f"without {', '.join(extra.missing)}" if extra.missing else ""
+        extras.add_row(extra.name, "no" if extra.missing else "yes", missing)
+    counters = Table("counter", "", "from", box=None)
+    for row in found.counters:
+        counters.add_row(row.name, str(row.source), escape(row.origin))
+    for table in (machine_table, backends, engines, extras, counters):
+        out.print(table)
+        out.print()
+    for remedy in found.remedies:
+        out.print(f"for more: {remedy}", markup=False, highlight=False, soft_wrap=True)
+
+
 def _cell(latency_s: float | None, fastest_s: float | None) -> str:
     if latency_s is None:
         return "-"
     text = f"{latency_s * 1e3:.3f}"
     return f"[bold]{text}[/bold]" if latency_s == fastest_s else text
-
-
-def _wide() -> Console:
-    """Wide tables are not folded where nobody looks at a screen."""
-    return Console() if sys.stdout.isatty() else Console(width=WIDE)
-
-
-def _say(text: str) -> None:
-    progress.print(f"{text} ...", style="dim", markup=False, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _showing(runtime: Runtime) -> Iterator[Callable[[Run, float], None]]:
-    """Every decision as it is made, and a bar where stderr is a terminal."""
-    told = 0
-
-    def decisions() -> None:
-        nonlocal told
-        for decision in runtime.decisions:
-            if decision.number > told:
-                progress.print(str(decision), markup=False, highlight=False, soft_wrap=True)
-                told = decision.number
-
-    with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:
-        task = bar.add_task("", total=1.0)
-
-        def seen(run: Run, over: float) -> None:
-            decisions()
-            plan = runtime.plan.summary
-            ours_s, theirs_s = run.ours.call_s[-1], run.theirs.median_s
-            text = f"{plan}: {ours_s * 1e3:.1f} ms, eager {theirs_s * 1e3:.1f} ms"
-            bar.update(task, description=escape(text), completed=over)
-
-        yield seen
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar where stderr is a terminal, plain lines where it is not."""
-    if not progress.is_terminal:
-        yield _say
-        return
-    with Progress(console=progress, transient=True) as bar:
-        task = bar.add_task("", total=total)
-
-        def step(text: str) -> None:
-            bar.update(task, description=escape(text))
-            bar.advance(task)
-
-        yield step
 
 
 def main() -> None:

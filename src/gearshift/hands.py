@@ -3,7 +3,7 @@
 Must not know who moves it, or why.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,6 +55,10 @@ class Hands(Protocol):
     @property
     def disturbed(self) -> bool:
         """Whether other work of ours ran beside the calls since this was last asked."""
+
+    @property
+    def threads(self) -> Mapping[str, int]:
+        """Engines with a thread of their own, by name, and the system's number of it."""
 
     def timings(self) -> Iterable[tuple[str, Timed]]: ...
 

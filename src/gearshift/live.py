@@ -3,27 +3,42 @@
 A recipe: calls and measures; decides nothing.
 """
 
+import os
 import statistics
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
 
 from gearshift.act.verify import error_between
+from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.runtime import Runtime
+from gearshift.view.story import END
 
 OURS_S, THEIRS_S = 0.5, 0.05
 """Slices, in turns; each is one call at least."""
-END = 1 / 3
-"""The last part of a run, when what is to be found is found, mostly."""
+VISIT = (0.4, 0.7)
+"""The part of a run that a neighbour is there, if one is asked for."""
+
+
+class Called(NamedTuple):
+    at_s: float
+    call_s: float
+    plan: str
+    """What it ran on, in a few words."""
 
 
 @dataclass(slots=True)
 class Series:
-    call_s: list[float] = field(default_factory=list)
+    calls: list[Called] = field(default_factory=list)
+
+    @property
+    def call_s(self) -> list[float]:
+        return [call.call_s for call in self.calls]
 
     @property
     def mean_s(self) -> float:
@@ -35,10 +50,10 @@ class Series:
 
     @property
     def p95_s(self) -> float:
-        return sorted(self.call_s)[int(0.95 * (len(self.call_s) - 1))]
+        return sorted(self.call_s)[int(0.95 * (len(self.calls) - 1))]
 
     def end(self) -> "Series":
-        return Series(self.call_s[int(len(self.call_s) * (1 - END)) :])
+        return Series(self.calls[int(len(self.calls) * (1 - END)) :])
 
 
 @dataclass(slots=True)
@@ -47,6 +62,9 @@ class Run:
     theirs: Series = field(default_factory=Series)
     """The model as it was."""
     max_error: float = 0.0
+    interrupted: bool = False
+    stay_s: list[float] = field(default_factory=list)
+    """When a neighbour that was asked for came, and when it went."""
 
     @property
     def vs_eager(self) -> float:
@@ -64,28 +82,70 @@ def run_live(
     *,
     seconds: float,
     seen: Callable[[Run, float], None],
+    neighbour: bool = False,
 ) -> Run:
-    """`seen` is told after each slice, with the share of the time that is over."""
+    """`seen` is told after each slice, with the share of the time that is over. An interrupt ends
+    the run early, if there is something to tell; `neighbour` has one come and go."""
     run = Run()
+    eager = runtime.program.eager
     start_s = perf_counter()
     over = 0.0
-    with torch.no_grad():
-        while over < 1.0:
-            ours = _slice(runtime, args, kwargs, OURS_S, run.ours)
-            theirs = _slice(runtime.program.eager, args, kwargs, THEIRS_S, run.theirs)
-            run.max_error = max(run.max_error, _difference(theirs, ours))
-            over = (perf_counter() - start_s) / seconds
-            seen(run, min(1.0, over))
+    with torch.no_grad(), Visitor(run.stay_s) as visitor:
+        try:
+            while over < 1.0:
+                theirs = _slice(eager, lambda: "eager", args, kwargs, THEIRS_S, run.theirs)
+                ours = _slice(runtime, lambda: runtime.running, args, kwargs, OURS_S, run.ours)
+                run.max_error = max(run.max_error, _difference(theirs, ours))
+                over = (perf_counter() - start_s) / seconds
+                visitor.come_or_go(neighbour and VISIT[0] <= over < VISIT[1])
+                seen(run, min(1.0, over))
+        except KeyboardInterrupt:
+            if not run.ours.calls:
+                raise
+            run.interrupted = True
     return run
 
 
-def _slice(call: Callable[..., Any], args: Any, kwargs: Any, seconds: float, into: Series) -> Any:
+class Visitor:
+    """A busy process on the last core, now there and now not; `stay_s` is told when it comes and
+    goes."""
+
+    def __init__(self, stay_s: list[float]) -> None:
+        self._stay: ExitStack | None = None
+        self._stay_s = stay_s
+
+    def __enter__(self) -> "Visitor":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.come_or_go(False)
+
+    def come_or_go(self, wanted: bool) -> None:
+        if wanted and self._stay is None:
+            core = max(os.sched_getaffinity(0))
+            self._stay = ExitStack()
+            self._stay.enter_context(busy([Neighbour(kind="arithmetic", core=core)]))
+            self._stay_s.append(perf_counter())
+        elif not wanted and self._stay is not None:
+            self._stay.close()
+            self._stay = None
+            self._stay_s.append(perf_counter())
+
+
+def _slice(
+    call: Callable[..., Any],
+    plan: Callable[[], str],
+    args: Any,
+    kwargs: Any,
+    seconds: float,
+    into: Series,
+) -> Any:
     end_s = perf_counter() + seconds
     while True:
         start_s = perf_counter()
         result = call(*args, **kwargs)
         now_s = perf_counter()
-        into.call_s.append(now_s - start_s)
+        into.calls.append(Called(start_s, now_s - start_s, plan()))
         if now_s >= end_s:
             return result
 

@@ -17,6 +17,7 @@ from gearshift.decide.messages import Answer
 from gearshift.decide.policy import REFUSED, How, Proposal
 from gearshift.hands import Gone, Hands, Refusal
 from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.observe.history import History
 from gearshift.observe.sampler import Sampler
 
 log = logging.getLogger("gearshift")
@@ -35,6 +36,7 @@ class Loop:
         self.changeover = Changeover(guard, hands)
         self.served_in: dict[Situation, str] = {}
         self.seen: Snapshot | None = None
+        self.history = History()
         self.answer = Answer()
         """The last one,"""
         self.answers = 0
@@ -56,6 +58,7 @@ class Loop:
     def step(self) -> None:
         before, snapshot = self.seen, self.observe()
         self.seen = snapshot
+        self.history.add(replace(snapshot, samples=(), ready=()))
         self.guard.note(snapshot)
         self.changeover.follow(snapshot)
         proposal = self.ask(snapshot)
@@ -70,6 +73,7 @@ class Loop:
 
     def observe(self) -> Snapshot:
         hands = self.hands
+        self.sampler.follow(hands.threads)
         snapshot = self.sampler.take(
             hands.in_force,
             hands.trial,

@@ -7,6 +7,7 @@ import inspect
 import os
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -45,8 +46,10 @@ from gearshift.ir.measurement import Memory
 from gearshift.ir.topology import CALLER
 from gearshift.loop import Loop
 from gearshift.plan import Objective, Plan, Region, Space, check, render
-from gearshift.plan.decision import Decision
+from gearshift.plan.decision import TRIAL, Decision
 from gearshift.plan.plan import ordered
+from gearshift.tell import costs_of, story_of, write
+from gearshift.view.report import page
 
 SETTLE_S = 10.0
 
@@ -106,6 +109,8 @@ class Runtime:
         limits: Limits,
     ) -> None:
         self.program, self.objective, self.tolerance = program, objective, tolerance
+        self.policy = policy
+        """Who decides."""
         self.faults: dict[str, int] = {}
         """Failures survived, by engine."""
         self._pool = open_pool(engines)
@@ -178,6 +183,22 @@ class Runtime:
         return self._serving.active.plan
 
     @property
+    def began_s(self) -> float:
+        """When it was made: what the times of decisions count from."""
+        return self._changes.start_s
+
+    @property
+    def trial(self) -> Plan | None:
+        """The plan that takes turns with the one in force, if there is one."""
+        trial = self._serving.trial
+        return None if trial is None else trial.new.plan
+
+    @property
+    def running(self) -> str:
+        """What a call runs on now, in a few words."""
+        return TRIAL if self._serving.trial is not None else self.plan.summary
+
+    @property
     def decisions(self) -> list[Decision]:
         """The last ones, in the order they were made."""
         return list(self._changes.decisions)
@@ -241,26 +262,23 @@ class Runtime:
     def explain(self) -> str:
         """The plan in force, what led to it, what could not be captured."""
         lines = [render(self.plan, self.program.graph)]
-        memory = self.memory
-        lines.append(
-            f"memory: {memory.weight_bytes / 1e6:.1f} MB weights,"
-            f" {memory.region_bytes / 1e6:.1f} MB in compiled regions (modelled)"
-        )
-        if self.coverage is not None:
-            lines.append(f"captured: {self.coverage:.1%} of the time of all calls")
+        lines += [f"{cost.name}: {cost.text}" for cost in costs_of(self)]
         lines += [f"not captured: {line}" for line in self.program.uncaptured]
         lines += [f"note: {note}" for f in self.program.fragments for note in f.notes]
         refused = [(what, why) for v in self._serving.variants for what, why in v.refusals.items()]
         lines += [f"note: calls of {what} run eagerly: {why}" for what, why in refused]
         lines += [f"quarantined: {n}: {why}" for n, why in self._pool.quarantined.items()]
-        if self._audit.checked:
-            lines.append(
-                f"live calls checked: {self._audit.checked},"
-                f" worst error {self._audit.worst_error:.1g}"
-            )
         lines += explain(self._loop) if self._loop is not None else []
         lines += map(str, self.decisions)
         return "\n".join(lines)
+
+    def remember(self, num_calls: int) -> None:
+        """So many of the last calls are kept whole, for a trace; else a few hundred."""
+        self._serving.recent = deque(self._serving.recent, maxlen=num_calls)
+
+    def report(self, path: str | Path, *, model: str = "") -> None:
+        """Writes what happened as one self-contained page; `model` is what to call it there."""
+        write(Path(path), page(story_of(self, model)))
 
     def watch_live(self, on: bool) -> None:
         """Whether a share of live calls is checked against the model; on after every swap."""

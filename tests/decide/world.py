@@ -66,6 +66,7 @@ class World:
         self.held_bytes = 0
         self.ready = list(PLANS)
         self.disturbed = False
+        self.threads: dict[str, int] = {}
         self.turn = 0
         self.signatures = ["x"]
         """In turns."""

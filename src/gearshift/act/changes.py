@@ -41,7 +41,7 @@ class Changes:
         self._prepare, self._as_captured = prepare, as_captured
         self._ended = False
         self._num_decisions = 0
-        self._start_s = monotonic()
+        self.start_s = monotonic()
         self._trial: tuple[str, float | None] = ("", None)
         self._turns: TakingTurns | None = None
 
@@ -139,7 +139,7 @@ class Changes:
         self._num_decisions += 1
         decision = Decision(
             number=self._num_decisions,
-            at_s=monotonic() - self._start_s,
+            at_s=monotonic() - self.start_s,
             plan=plan.fingerprint if isinstance(plan, Plan) else "no plan",
             summary=plan.summary if why_malformed(plan) is None else "",
             reason=reason,

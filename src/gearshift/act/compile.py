@@ -15,6 +15,7 @@ from gearshift.act.steps import Steps, bind, guarding
 from gearshift.capture.program import Expression, Fragment, Ref, Shapes, SizeValues, size_number
 from gearshift.errors import CompileError, GearshiftError
 from gearshift.ir.region import boundary, run_order
+from gearshift.ir.topology import CALLER
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.rewrite import EAGER
 
@@ -48,13 +49,20 @@ class Variant:
         kept |= {value.name for value in self.fragment.graph.inputs}
         last_read = {name: index for name, index in last_read.items() if name not in kept}
         pairs = list(zip(self.executables, self.engines, strict=True))
-        run, regions = bind(pairs, layout.home, last_read)
+        elsewhere = {i: layout.place() for i, e in enumerate(self.engines) if e.spec.name != CALLER}
+        run, regions = bind(pairs, layout.home, last_read, elsewhere)
         indices = index_checks(self.fragment, self._answered(), layout.home, leaves)
         ranges = range_checks(self.fragment, self._exact_below(), layout.home)
         guard = guarding(self._floats(leaves), (*indices, *ranges))
         if guard is not None:
             run, regions = (guard, *run), (0, *regions)
-        return Steps(run=run, regions=regions, rest=tuple(layout.rest), outputs=layout.outputs)
+        return Steps(
+            run=run,
+            regions=regions,
+            rest=tuple(layout.rest),
+            outputs=layout.outputs,
+            elsewhere=elsewhere,
+        )
 
     def _floats(self, leaves: Sequence[Any]) -> tuple[int, ...]:
         if not self.finite_only:
@@ -86,17 +94,20 @@ class _Layout:
         pairs = zip(graph.inputs, fragment.inputs, strict=True)
         self.home = {value.name: leaf for value, leaf in pairs}
         self.rest: list[Any] = []
+        self._num_leaves = num_leaves
         for name in (*sizes, *(value.name for value in graph.results)):
-            self.home[name] = num_leaves + len(self.rest)
-            self.rest.append(sizes.get(name))
+            self.home[name] = self.place(sizes.get(name))
         outputs = []
         for output in fragment.outputs:
             if isinstance(output, Ref) and output.name in self.home:
                 outputs.append(self.home[output.name])
-                continue
-            outputs.append(num_leaves + len(self.rest))
-            self.rest.append(_constant_output(fragment, output, bound))
+            else:
+                outputs.append(self.place(_constant_output(fragment, output, bound)))
         self.outputs = tuple(outputs)
+
+    def place(self, value: Any = None) -> int:
+        self.rest.append(value)
+        return self._num_leaves + len(self.rest) - 1
 
 
 def _constant_output(fragment: Fragment, output: Any, bound: Mapping[str, int]) -> Any:

@@ -4,12 +4,14 @@ This is the hot path. No logging, no JSON, no lock; whatever is not a known sign
 """
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -70,6 +72,18 @@ def outer_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key | None:
     return key_of(pytree.tree_leaves((args, kwargs)))
 
 
+Spans = dict[str, tuple[float, float]]
+"""When each region ran: from and to."""
+T = TypeVar("T")
+
+
+def drained(kept: deque[T]) -> Iterator[T]:
+    """What it holds, taken out; several may take at once."""
+    with suppress(IndexError):
+        while True:
+            yield kept.popleft()
+
+
 class FragmentExecutor:
     """One fragment under one plan: for each signature seen, its steps."""
 
@@ -99,8 +113,21 @@ class FragmentExecutor:
                 marks.append(perf_counter())
         except Exception as error:
             return self.aside.failed(self, args, kwargs, steps.regions[len(marks) - 1], error)
-        steps.marks.append(marks)
+        steps.marks.append((marks, [values[i] for i in steps.elsewhere.values()]))
         return self.unflatten([values[i] for i in steps.outputs])
+
+    def ran(self, steps: Steps) -> Iterator[tuple[list[float], Spans]]:
+        """Calls since this was last asked: when each step ended, and when each region ran. A check
+        of the inputs counts for the first region."""
+        names = [region.name for region in self.regions]
+        for marks, elsewhere in drained(steps.marks):
+            spans: Spans = {}
+            for index, begin_s, end_s in zip(steps.regions, marks[:-1], marks[1:], strict=True):
+                first_s, _ = spans.get(names[index], (begin_s, end_s))
+                spans[names[index]] = (first_s, end_s)
+            for index, span in zip(steps.elsewhere, elsewhere, strict=True):
+                spans[names[index]] = span
+            yield marks, spans
 
     def find(self, key: Key | None) -> Steps | None:
         try:
@@ -135,11 +162,16 @@ class LiveCheck(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One call: what came in, how long it took, and each region's part of it."""
+    """One call: what came in, when, how long it took, and when each region ran."""
 
     label: Label
+    at_s: float
     call_s: float
-    region_s: Mapping[str, float] = field(default_factory=dict)
+    spans: Spans = field(default_factory=dict)
+
+    @property
+    def region_s(self) -> dict[str, float]:
+        return {region: end_s - begin_s for region, (begin_s, end_s) in self.spans.items()}
 
 
 class Executor(ABC):
@@ -195,12 +227,15 @@ class WholeExecutor(Executor):
     def timings(self) -> Iterator[Timing]:
         for key, steps in list(self.whole.table.items()):
             label = self.labels.of(key)
-            while steps.marks:
-                marks = steps.marks.popleft()
-                parts = dict.fromkeys((region.name for region in self.whole.regions), 0.0)
-                for index, begin_s, end_s in zip(steps.regions, marks[:-1], marks[1:], strict=True):
-                    parts[self.whole.regions[index].name] += end_s - begin_s
-                yield Timing(label, marks[-1] - marks[0], parts)
+            for marks, spans in self.whole.ran(steps):
+                yield Timing(label, marks[0], marks[-1] - marks[0], spans)
+
+
+def _all_spans(fragment: FragmentExecutor) -> Iterator[Spans]:
+    for steps in list(fragment.table.values()):
+        for _, spans in fragment.ran(steps):
+            if spans:
+                yield spans
 
 
 class PartialExecutor(Executor):
@@ -226,7 +261,7 @@ class PartialExecutor(Executor):
         self.fragments = fragments
         self.tallies = tallies
         self.shell = skeleton(self._stand_in)
-        self.times: deque[tuple[Key | None, float]] = deque(maxlen=MAX_MARKS)
+        self.times: deque[tuple[Key | None, float, float]] = deque(maxlen=MAX_MARKS)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tally = self.tallies.mine()
@@ -238,13 +273,18 @@ class PartialExecutor(Executor):
             return self.broken(self.plan, args, kwargs, error)
         call_s = perf_counter() - start_s
         tally.outside_s += call_s - (tally.inside_s - inside_s)
-        self.times.append((outer_key(args, kwargs), call_s))
+        self.times.append((outer_key(args, kwargs), start_s, call_s))
         return result
 
     def timings(self) -> Iterator[Timing]:
-        while self.times:
-            key, call_s = self.times.popleft()
-            yield Timing(self.labels.of(key), call_s)
+        """A region belongs to the call it began in; of calls at the same time, to the first."""
+        ran = [spans for f in self.fragments.values() for spans in _all_spans(f)]
+        ran.sort(key=lambda spans: min(spans.values()))
+        begins_s = [min(spans.values())[0] for spans in ran]
+        for key, at_s, call_s in drained(self.times):
+            inside = ran[bisect_left(begins_s, at_s) : bisect_left(begins_s, at_s + call_s)]
+            spans = {name: span for part in inside for name, span in part.items()}
+            yield Timing(self.labels.of(key), at_s, call_s, spans)
 
     def _stand_in(self, name: str) -> Callable[..., Any]:
         fragment, tallies, audit = self.fragments[name], self.tallies, self.audit
@@ -283,7 +323,7 @@ class EagerExecutor(Executor):
         self.key = key
         self.labels = labels
         self.tallies = tallies
-        self.times: deque[tuple[Key | None, float]] = deque(maxlen=MAX_MARKS)
+        self.times: deque[tuple[Key | None, float, float]] = deque(maxlen=MAX_MARKS)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start_s = perf_counter()
@@ -298,10 +338,9 @@ class EagerExecutor(Executor):
         finally:
             if self.tallies is not None:
                 self.tallies.mine().outside_s += perf_counter() - start_s
-        self.times.append((self.key(args, kwargs), perf_counter() - start_s))
+        self.times.append((self.key(args, kwargs), start_s, perf_counter() - start_s))
         return result
 
     def timings(self) -> Iterator[Timing]:
-        while self.times:
-            key, call_s = self.times.popleft()
-            yield Timing(self.labels.of(key), call_s)
+        for key, at_s, call_s in drained(self.times):
+            yield Timing(self.labels.of(key), at_s, call_s)

@@ -34,6 +34,12 @@ class EnginePool:
                 self._open[name] = open_engine(spec)
             return self._open[name]
 
+    def threads(self) -> dict[str, int]:
+        """Engines with a thread of their own, by name, and the system's number of it."""
+        with self._lock:
+            found = {name: getattr(e, "thread_id", None) for name, e in self._open.items()}
+        return {name: number for name, number in found.items() if number is not None}
+
     def add(self, engine: Engine) -> None:
         """An engine of the user's own."""
         engines = (*self.topology.engines, engine.spec)

@@ -5,15 +5,17 @@ Must not know how a plan is built, or why it is put in force.
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gearshift.act.background import Background
-from gearshift.act.executor import EagerExecutor, Executor
+from gearshift.act.executor import EagerExecutor, Executor, Timing
 from gearshift.act.prepared import Prepared
 from gearshift.act.shelf import Shelf
 from gearshift.act.turns import TakingTurns
 from gearshift.act.variants import Variants
 from gearshift.plan.plan import Plan
+
+RECENT_CALLS = 512
 
 
 class Serving:
@@ -29,6 +31,8 @@ class Serving:
         self.variants: tuple[Variants, ...] = ()
         """Of all plans that calls may run on."""
         self.shelf = Shelf(self.let_go)
+        self.recent: deque[tuple[Plan, Timing]] = deque(maxlen=RECENT_CALLS)
+        """The last calls that `timings` told of."""
         self._background, self._watch_live = background, watch_live
         self._exchanging = threading.Lock()
 
@@ -43,6 +47,13 @@ class Serving:
         """Those that calls may run on now."""
         trial = self.trial
         return (self.active,) if trial is None else (trial.old, trial.new)
+
+    def timings(self) -> Iterator[tuple[Plan, Timing]]:
+        """Of the calls since this was last asked, each with its plan."""
+        for executor in self.executors:
+            for timing in executor.timings():
+                self.recent.append((executor.plan, timing))
+                yield executor.plan, timing
 
     def serve(
         self, prepared: Prepared, *, shelve: Prepared | None = None, wanted: bool = True
@@ -101,8 +112,11 @@ class Serving:
             before, old = self.active, self.variants
             if instead_of is not None and not before.runs(instead_of):
                 return False
-            for newly in {executor, *self._both(executor)} - {before, *self._both(before)}:
+            now, then = {executor, *self._both(executor)}, {before, *self._both(before)}
+            for newly in now - then:
                 deque(newly.timings(), maxlen=0)  # of when it served before
+            for leaving in then - now:
+                self.recent.extend((leaving.plan, timing) for timing in leaving.timings())
             self.active, self.variants = executor, variants
         self._watch_live(executor is not self.eager.executor)
         for current in variants:

@@ -29,8 +29,13 @@ class Steps:
     """For each step the region it belongs to, for naming the culprit."""
     rest: tuple[Any, ...]
     outputs: tuple[int, ...]
-    marks: deque[list[float]] = field(default_factory=lambda: deque(maxlen=MAX_MARKS))
-    """For each of the last calls when it began and when each step ended."""
+    elsewhere: Mapping[int, int]
+    """For each region on another engine, where the job is kept, and then when it ran."""
+    marks: deque[tuple[list[float], list[Any]]] = field(
+        default_factory=lambda: deque(maxlen=MAX_MARKS)
+    )
+    """For each of the last calls when it began and when each step ended; and when each region on
+    another engine ran."""
 
 
 class Unfit(Exception):
@@ -78,6 +83,7 @@ def bind(
     built: Sequence[tuple[Executable, Engine]],
     home: Mapping[str, int],
     last_read: Mapping[str, int],
+    elsewhere: Mapping[int, int],
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     """Steps for regions in run order. What runs on another engine is started as soon as it can be
     and waited for when it is first needed, so that independent regions overlap."""
@@ -100,7 +106,7 @@ def bind(
         if engine.spec.name == CALLER:
             steps.append((_here(built_region.run, reads, writes, done), index))
         else:
-            start, finish = _there(engine, built_region.run, reads, writes)
+            start, finish = _there(engine, built_region.run, reads, writes, elsewhere[index])
             steps.append((start, index))
             waiting.update(dict.fromkeys(built_region.outputs, (finish, index)))
     wait_for(list(waiting))
@@ -130,15 +136,17 @@ def _there(
     run: Callable[..., Sequence[Any]],
     reads: tuple[int, ...],
     writes: tuple[int, ...],
+    job_at: int,
 ) -> tuple[Step, Step]:
-    """Starts on another engine, leaving the job where the first result will be; then takes it."""
-    first = writes[0]
+    """Starts on another engine; then takes the results, leaving when it ran in the job's place."""
 
     def start(values: list[Any]) -> None:
-        values[first] = engine.start(run, [values[i] for i in reads])
+        values[job_at] = engine.start(run, [values[i] for i in reads])
 
     def finish(values: list[Any]) -> None:
-        for i, result in zip(writes, values[first].result(), strict=True):
+        job = values[job_at]
+        for i, result in zip(writes, job.result(), strict=True):
             values[i] = result
+        values[job_at] = job.span
 
     return start, finish

@@ -19,7 +19,6 @@ import torch
 from torch.utils import _pytree as pytree
 
 from gearshift.act.verify import error_between
-from gearshift.bench.score import TRIAL
 from gearshift.capture.load import load
 
 CHECK_EVERY = 16
@@ -158,13 +157,10 @@ def gearshift(model: Any, args: Any, order: Any) -> Opened:
 
     runtime = adapt(model, args)
 
-    def plan() -> str:
-        return TRIAL if runtime._serving.trial is not None else runtime.plan.summary
-
     def tell() -> dict[str, Any]:
         return {"decisions": [str(decision) for decision in runtime.decisions]}
 
-    return runtime, plan, tell
+    return runtime, lambda: runtime.running, tell
 
 
 def with_one_plan(model: Any, args: Any, policy: str) -> Opened:

@@ -12,11 +12,10 @@ from itertools import accumulate
 from typing import Any
 
 from gearshift.bench.traces import Phase
+from gearshift.plan.decision import TRIAL
 
 PEERS = ("eager", "torch.compile", "onnxruntime", "openvino")
 TWICE = "onnxruntime again"
-TRIAL = "a trial"
-"""In place of a plan's name while two take turns."""
 NEAR = 1.1
 """Within so much of the oracle's time a plan is as good as its."""
 ENOUGH = 20

@@ -4,6 +4,7 @@ Must not know what is proposed. Never waits for the child: a question unanswered
 """
 
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -142,8 +143,7 @@ class ChildProcess:
 
     def _start(self) -> None:
         self._answers, self._asked_s, self._told = [], None, None
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)
+        process = self._popen()
         self._process, self._lines = process, SimpleQueue()
         if self._hello is not None:
             self._say(write_hello(self._hello))
@@ -164,6 +164,15 @@ class ChildProcess:
 
         for work in (listen, speak):
             threading.Thread(target=work, name="gearshift control", daemon=True).start()
+
+    def _popen(self) -> subprocess.Popen[str]:
+        """Ctrl-C is for who called us: the child is born deaf to it, and ends with its input."""
+        pipe = subprocess.PIPE
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         self._process = None

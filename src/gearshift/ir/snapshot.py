@@ -51,7 +51,9 @@ class Snapshot:
     samples: tuple[Sample, ...] = ()
     """Of the calls that tell something; those beside other work of ours do not."""
     served_s: float = 0.0
-    """Time in all calls since the last snapshot."""
+    """Time in all calls since the last snapshot,"""
+    num_calls: int = 0
+    """and how many there were."""
     energy_j: float | None = None
     """Per call of the plan that ran, measured or modelled as `readings` tell; None if no call came
     or several plans ran."""
@@ -73,6 +75,7 @@ def to_data(snapshot: Snapshot) -> dict[str, Any]:
         "situation": snapshot.situation and _situation_to_data(snapshot.situation),
         "samples": [sample_to_data(sample) for sample in snapshot.samples],
         "served_s": snapshot.served_s,
+        "num_calls": snapshot.num_calls,
         "energy_j": snapshot.energy_j,
         "held_bytes": snapshot.held_bytes,
         "ready": snapshot.ready,
@@ -118,6 +121,7 @@ def from_data(data: Mapping[str, Any]) -> Snapshot:
         situation=None if situation is None else Situation(**situation),
         samples=tuple(map(sample_from_data, data["samples"])),
         served_s=data["served_s"],
+        num_calls=data["num_calls"],
         energy_j=data["energy_j"],
         held_bytes=data["held_bytes"],
         ready=tuple(data["ready"]),

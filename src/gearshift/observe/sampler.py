@@ -14,6 +14,7 @@ from gearshift.ir.measurement import Metric
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.ir.work import Work
+from gearshift.observe.hal.counters import Description
 from gearshift.observe.neighbours import Neighbours, wanted_by_us
 
 ASLEEP_S = 1.0
@@ -53,6 +54,12 @@ class Counters(Protocol):
 
     def use(self, roofline: Roofline) -> None: ...
 
+    def describe(self) -> tuple[Description, ...]: ...
+
+    def watch_thread(self, name: str, thread_id: int) -> None: ...
+
+    def forget_thread(self, name: str) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -71,6 +78,7 @@ class Sampler:
         self._neighbours = Neighbours(num_cores)
         self._last_s = clock()
         self._signature = signature
+        self._threads: dict[str, int] = {}
         self._lately: Counter[str] = Counter()
         self._readings: dict[str, Metric] = {}
         self._blurred = self._disturbed = False
@@ -78,6 +86,21 @@ class Sampler:
 
     def use(self, roofline: Roofline) -> None:
         self._counters.use(roofline)
+
+    def describe(self) -> tuple[Description, ...]:
+        """What each reading stands for, and where it comes from."""
+        return self._counters.describe()
+
+    def follow(self, threads: Mapping[str, int]) -> None:
+        """From here on what these threads wait for a core is read, too: `thread.<name>...`."""
+        if threads == self._threads:
+            return
+        for name in self._threads.keys() - threads.keys():
+            self._counters.forget_thread(name)
+        for name, number in threads.items():
+            if self._threads.get(name) != number:
+                self._counters.watch_thread(name, number)
+        self._threads = dict(threads)
 
     def close(self) -> None:
         self._counters.close()
@@ -146,6 +169,7 @@ class Sampler:
             ),
             energy_j=_per_call(energy_j, calls),
             served_s=sum(busy.values()),
+            num_calls=sum(map(len, calls.values())),
             held_bytes=held_bytes,
             ready=tuple(ready),
             readings=self._readings,
@@ -190,14 +214,13 @@ def _situation(signature: str | None, neighbours: int) -> Situation | None:
 
 
 def _sample(fingerprint: str, situation: Situation, group: Sequence[Timed]) -> Sample:
+    parts = [timing.region_s for timing in group]
+    shared = [name for name in parts[0] if all(name in part for part in parts)]
     return Sample(
         plan=fingerprint,
         situation=situation,
         seconds=tuple(timing.call_s for timing in group),
-        region_s={
-            name: sum(timing.region_s[name] for timing in group) / len(group)
-            for name in group[0].region_s
-        },
+        region_s={name: sum(part[name] for part in parts) / len(parts) for name in shared},
         work=group[0].label.work,
     )
 

@@ -5,6 +5,10 @@ Must not know who decides.
 
 from dataclasses import dataclass
 
+SERVES = "serves"
+TRIAL = "a trial"
+"""In place of a plan's name while two take turns."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -21,6 +25,11 @@ class Decision:
     """The plan in a few words, such as `onnxruntime x2`."""
     number: int = 0
     """Counted from 1 over all there were, of which only the last are kept."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether the plan was put in force."""
+        return self.outcome.startswith(SERVES)
 
     def __str__(self) -> str:
         gains = [

@@ -30,7 +30,7 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Not slotted: the fingerprint is made once, on first use."""
+    """Not slotted: fingerprint and summary are made once, on first use."""
 
     regions: tuple[Region, ...]
 
@@ -38,10 +38,13 @@ class Plan:
     def fingerprint(self) -> str:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:10]
 
-    @property
+    @cached_property
     def summary(self) -> str:
-        """In a few words: how its regions are compiled."""
-        return " + ".join(dict.fromkeys(str(region.rewrite) for region in self.regions))
+        """In a few words: how its regions are compiled, and where they run."""
+        parts = [(str(r.rewrite), r.engine) for r in self.regions]
+        told = [how if where == CALLER else f"{how} on {where}" for how, where in parts]
+        text = " + ".join(dict.fromkeys(told))
+        return text if len(told) < 2 else f"{text}, {len(told)} regions"
 
     def region(self, name: str) -> Region:
         found = next((region for region in self.regions if region.name == name), None)

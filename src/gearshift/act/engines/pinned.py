@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ def machine_cores() -> tuple[int, ...]:
 
 
 class PinnedJob:
-    __slots__ = ("_done", "_error", "_inputs", "_thread", "_value", "_work")
+    __slots__ = ("_done", "_error", "_inputs", "_thread", "_value", "_work", "span")
 
     def __init__(
         self, work: Callable[..., Any], inputs: Sequence[Any], thread: threading.Thread
@@ -36,14 +37,17 @@ class PinnedJob:
         self._work, self._inputs, self._thread = work, inputs, thread
         self._value: Any = None
         self._error: BaseException | None = None
+        self.span = (0.0, 0.0)
         self._done = threading.Lock()
         self._done.acquire()
 
     def run(self) -> None:
+        begin_s = perf_counter()
         try:
             self._value = self._work(*self._inputs)
         except BaseException as error:
             self._error = error
+        self.span = (begin_s, perf_counter())
         self._done.release()
 
     def result(self) -> Any:
@@ -66,6 +70,11 @@ class PinnedEngine:
             target=self._serve, name=f"gearshift {spec.name}", daemon=True
         )
         self._thread.start()
+
+    @property
+    def thread_id(self) -> int | None:
+        """The system's number of its thread."""
+        return self._thread.native_id
 
     def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> PinnedJob:
         if self._closed:

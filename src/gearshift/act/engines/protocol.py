@@ -4,6 +4,7 @@ Must not know what is run.
 """
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, Protocol
 
 import torch
@@ -12,6 +13,9 @@ from gearshift.ir.topology import EngineSpec
 
 
 class Job(Protocol):
+    span: tuple[float, float]
+    """When the work began and ended there, by perf_counter; known once there is a result."""
+
     def result(self) -> Any:
         """Waits; gives what the work returned, or raises what it raised."""
 
@@ -32,15 +36,17 @@ class Engine(Protocol):
 class Done:
     """A job that was finished when it was started."""
 
-    __slots__ = ("_error", "_value")
+    __slots__ = ("_error", "_value", "span")
 
     def __init__(self, work: Callable[..., Any], inputs: Sequence[Any]) -> None:
         self._error: BaseException | None = None
         self._value: Any = None
+        begin_s = perf_counter()
         try:
             self._value = work(*inputs)
         except Exception as error:
             self._error = error
+        self.span = (begin_s, perf_counter())
 
     def result(self) -> Any:
         if self._error is not None:

@@ -1,0 +1,376 @@
+"""What a runtime went through, as a story to draw.
+
+A recipe: asks everybody who knows something. Must not know how it is drawn.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gearshift.act.executor import Timing
+from gearshift.adaptive import costs
+from gearshift.errors import UsageError
+from gearshift.ir.graph import Graph
+from gearshift.ir.measurement import Metric
+from gearshift.ir.region import run_order
+from gearshift.ir.snapshot import Snapshot
+from gearshift.ir.topology import CALLER
+from gearshift.loop import Loop
+from gearshift.observe.sampler import BUSY, OTHERS, RUN_DELAY
+from gearshift.observe.store import machine_fields, versions_key
+from gearshift.plan.decision import TRIAL
+from gearshift.plan.plan import Plan, Region
+from gearshift.plan.rewrite import EAGER
+from gearshift.view.story import END, Box, Call, Cost, Crowd, Reading, Series, Span, Story
+from gearshift.view.terminal import Load, Moment
+
+if TYPE_CHECKING:
+    from gearshift.live import Run
+    from gearshift.runtime import Runtime
+
+NOW_CALLS = 20
+WHOLE = "the model"
+COUNTERS = {
+    OTHERS: "others' share of the cores",
+    RUN_DELAY: "our run delay, share",
+    BUSY: "cores we keep busy",
+}
+
+
+def story_of(
+    runtime: "Runtime",
+    model: str = "",
+    *,
+    run: "Run | None" = None,
+    facts: Mapping[str, str] | None = None,
+) -> Story:
+    """`run` is what whoever called the runtime kept; else what the loop saw stands for it."""
+    loop, start_s = runtime._loop, runtime.began_s
+    seen = [] if loop is None else list(loop.history)
+    calls = _calls(runtime, seen, start_s) if run is None else _calls_of(run, start_s)
+    recent = recent_calls(runtime)
+    mine = [timing for plan, timing in recent if plan == runtime.plan]
+    return Story(
+        model=model or type(runtime.program.eager).__name__,
+        facts={**_facts(runtime), **(facts or {})},
+        calls=calls,
+        end_s=_end_s(calls) if run is None else run.ours.end().median_s,
+        reference=runtime.program.reference_name,
+        reference_s=_reference_s(runtime) if run is None else run.theirs.median_s,
+        reference_end_s=None if run is None else run.theirs.end().median_s,
+        crowds=_crowds(seen, start_s) or ([] if run is None else _stays(run, start_s)),
+        decisions=runtime.decisions,
+        boxes=_boxes(runtime.plan, runtime.program.graph, mine),
+        spans=[_spans(plan, timing, start_s) for plan, timing in recent],
+        one_call=_middle([_spans(runtime.plan, timing, start_s) for timing in mine]),
+        costs=costs_of(runtime),
+        readings=[] if loop is None else list(_readings(loop)),
+        counters=_counters(seen, start_s),
+        notes=[f"not captured: {line}" for line in runtime.program.uncaptured],
+    )
+
+
+def moment_of(
+    runtime: "Runtime",
+    model: str,
+    *,
+    run: "Run",
+    lately_s: Sequence[float],
+    calling: float,
+    over: float,
+    left_s: float,
+) -> Moment:
+    """`lately_s` are medians of stretches of the run, `calling` is the share of the time since the
+    last moment that was spent in calls of ours."""
+    loop, trial = runtime._loop, runtime.trial
+    ours_s = run.ours.call_s
+    situation = None if loop is None or loop.seen is None else loop.seen.situation
+    return Moment(
+        model=model,
+        plan=runtime.plan.summary,
+        trial=None if trial is None else trial.summary,
+        building=loop is not None and loop.changeover.building,
+        situation="" if situation is None else str(situation),
+        now_s=median(ours_s[-NOW_CALLS:]),
+        start_s=median(ours_s[:NOW_CALLS]),
+        reference=runtime.program.reference_name,
+        reference_s=run.theirs.median_s,
+        lately_s=lately_s,
+        engines=_engines(runtime, calling),
+        cores=[] if loop is None else _cores(loop),
+        decisions=runtime.decisions,
+        over=over,
+        left_s=left_s,
+    )
+
+
+def recent_calls(runtime: "Runtime") -> list[tuple[Plan, Timing]]:
+    """The last ones that were timed, each with its plan. Where no loop asks for them, asking now
+    and then keeps more of them."""
+    if runtime._loop is None:
+        deque(runtime._serving.timings(), maxlen=0)
+    return list(runtime._serving.recent)
+
+
+def _engines(runtime: "Runtime", calling: float) -> list[Load]:
+    """How much of its time each engine of the plan is at work: its part of the last calls, and
+    how much of the time is spent in calls."""
+    loop = runtime._loop
+    worked = dict.fromkeys((region.engine for region in runtime.plan.regions), 0.0)
+    whole_s = 0.0
+    for plan, timing in recent_calls(runtime)[-NOW_CALLS:]:
+        whole_s += timing.call_s
+        for span in _spans(plan, timing, 0.0):
+            if span.engine in worked:
+                worked[span.engine] += span.end_s - span.begin_s
+    return [
+        Load(
+            name=name,
+            busy=min(1.0, calling * work_s / whole_s) if whole_s else None,
+            run_delay=None if loop is None else _run_delay(loop, name),
+        )
+        for name, work_s in worked.items()
+    ]
+
+
+def _run_delay(loop: Loop, engine: str) -> float | None:
+    """Of its own thread, if it has one, else of all our threads."""
+    own = _last(loop, f"thread.{engine}.run_delay_share")
+    return _last(loop, RUN_DELAY) if own is None else own
+
+
+def _cores(loop: Loop) -> list[Load]:
+    readings = {} if loop.seen is None else loop.seen.readings
+    names = [name for name in readings if name.startswith("core.") and name.endswith(".busy_share")]
+    return [
+        Load(
+            name=f"core {name.split('.')[1]}",
+            busy=_last(loop, name),
+            others=_last(loop, name.replace("busy_share", "others_share")),
+        )
+        for name in names
+    ]
+
+
+def _last(loop: Loop, name: str) -> float | None:
+    metric = None if loop.seen is None else loop.seen.readings.get(name)
+    return None if metric is None else metric.value
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
+
+
+def machine() -> dict[str, Any]:
+    """What a reader needs to tell these numbers from another machine's."""
+    versions = dict(entry.split("=", 1) for entry in versions_key().split(" "))
+    return {**machine_fields(), "versions": versions}
+
+
+def machine_lines(found: Mapping[str, Any]) -> dict[str, str]:
+    """The same for people, without what is not there."""
+    told = {"cpu": found["cpu"], "cores": found["cores"], "memory": f"{found['memory_gib']} GiB"}
+    if found["cpu_quota"] != "none":
+        told["cpu quota"] = f"{found['cpu_quota']} cores"
+    return told | {name: text for name, text in found["versions"].items() if text != "none"}
+
+
+def _facts(runtime: "Runtime") -> dict[str, str]:
+    told = {"made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", **machine_lines(machine())}
+    told["policy"] = runtime.policy
+    told["torch seed"] = str(torch.initial_seed())
+    told["capture"] = f"{runtime.program.capture_s:.1f} s"
+    return told
+
+
+def _calls_of(run: "Run", start_s: float) -> list[Call]:
+    return [
+        Call(at_s=call.at_s - start_s, call_s=call.call_s, plan=call.plan)
+        for call in run.ours.calls
+    ]
+
+
+def _end_s(calls: Sequence[Call]) -> float | None:
+    last = [call.call_s for call in calls[int(len(calls) * (1 - END)) :]]
+    return median(last) if last else None
+
+
+def _calls(runtime: "Runtime", seen: Sequence[Snapshot], start_s: float) -> list[Call]:
+    """The mean of those between two looks."""
+    names = _names(runtime)
+    return [
+        Call(
+            at_s=snapshot.at_s - start_s,
+            call_s=snapshot.served_s / snapshot.num_calls,
+            plan=TRIAL if snapshot.trial else names.get(snapshot.plan, snapshot.plan),
+        )
+        for snapshot in seen
+        if snapshot.num_calls
+    ]
+
+
+def _names(runtime: "Runtime") -> dict[str, str]:
+    loop = runtime._loop
+    plans = [] if loop is None else list(loop.guard.plans.values())
+    return {plan.fingerprint: plan.summary for plan in (*plans, runtime.plan)}
+
+
+def _reference_s(runtime: "Runtime") -> float | None:
+    """As it was measured lately in the situation there is now."""
+    loop = runtime._loop
+    if loop is None or loop.seen is None or loop.seen.situation is None:
+        return None
+    eager = runtime._serving.eager.executor.plan.fingerprint
+    found = loop.guard.model.measured(loop.seen.situation, eager)
+    return None if found is None else found.mean_s
+
+
+def _crowds(seen: Sequence[Snapshot], start_s: float) -> list[Crowd]:
+    """Stretches with the same number of neighbours; each lasts until another is seen."""
+    counts = [(s.at_s - start_s, s.situation.neighbours) for s in seen if s.situation is not None]
+    starts = [counts[0]] if counts else []
+    starts += [after for before, after in pairwise(counts) if before[1] != after[1]]
+    ends_s = [at_s for at_s, _ in starts[1:]] + [at_s for at_s, _ in counts[-1:]]
+    return [
+        Crowd(begin_s=begin_s, end_s=end_s, neighbours=neighbours)
+        for (begin_s, neighbours), end_s in zip(starts, ends_s, strict=True)
+    ]
+
+
+def _stays(run: "Run", start_s: float) -> list[Crowd]:
+    """Of a neighbour that was asked for, where no loop looks out for others."""
+    pairs = zip(run.stay_s[::2], run.stay_s[1::2], strict=True)
+    return [Crowd(begin_s=a - start_s, end_s=b - start_s, neighbours=1) for a, b in pairs]
+
+
+def _boxes(plan: Plan, graph: Graph, timings: Sequence[Timing]) -> list[Box]:
+    """In an order in which they can run."""
+    order = run_order(graph, [region.ops for region in plan.regions])
+    assert order is not None, "a plan in force can run"
+    home = {op: region.name for region in plan.regions for op in region.ops}
+    feeds: dict[str, dict[str, None]] = defaultdict(dict)
+    for op in graph.ops:
+        for operand in op.operands:
+            made_by = graph.producer.get(operand)
+            if made_by is not None and home[made_by] != home[op.name]:
+                feeds[home[made_by]][home[op.name]] = None
+    mean_s = _region_s(timings)
+    return [
+        Box(
+            name=region.name,
+            title=_title(region, graph),
+            num_ops=len(region.ops),
+            engine=region.engine,
+            backend=region.rewrite.backend,
+            rewrite=str(region.rewrite),
+            feeds=tuple(feeds[region.name]),
+            mean_s=mean_s.get(region.name),
+        )
+        for region in (plan.regions[index] for index in order)
+    ]
+
+
+def _title(region: Region, graph: Graph) -> str:
+    """The modules it lies in, as few as tell it from others."""
+    paths = [graph.by_name[op].scope.split(".") for op in region.ops]
+    shared = 0
+    while all(len(path) > shared + 1 and path[shared] == paths[0][shared] for path in paths):
+        shared += 1
+    names = list(dict.fromkeys(".".join(path[: shared + 1]) for path in paths if path[0]))
+    if not names:
+        return region.name
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+
+
+def _region_s(timings: Iterable[Timing]) -> dict[str, float]:
+    parts: dict[str, list[float]] = defaultdict(list)
+    for timing in timings:
+        for region, seconds in timing.region_s.items():
+            parts[region].append(seconds)
+    return {region: fmean(seconds) for region, seconds in parts.items()}
+
+
+def _spans(plan: Plan, timing: Timing, start_s: float) -> list[Span]:
+    """In the order they began. The model itself has no regions: it is one of its own."""
+    known = {region.name: region for region in plan.regions}
+    ran = timing.spans or {WHOLE: (timing.at_s, timing.at_s + timing.call_s)}
+    return [
+        Span(
+            region=name,
+            engine=known[name].engine if name in known else CALLER,
+            backend=known[name].rewrite.backend if name in known else EAGER.backend,
+            rewrite=str(known[name].rewrite if name in known else EAGER),
+            begin_s=begin_s - start_s,
+            end_s=end_s - start_s,
+        )
+        for name, (begin_s, end_s) in sorted(ran.items(), key=lambda entry: entry[1])
+    ]
+
+
+def _middle(calls: Sequence[Sequence[Span]]) -> Sequence[Span]:
+    """The middle one by length, of those that ran all that the last one did."""
+    last = [spans for spans in calls if len(spans) == len(calls[-1])]
+    last.sort(key=lambda spans: max(s.end_s for s in spans) - min(s.begin_s for s in spans))
+    return last[len(last) // 2] if last else ()
+
+
+def costs_of(runtime: "Runtime") -> list[Cost]:
+    """Where time and memory go beside the regions."""
+    found = {} if runtime._loop is None else costs(runtime._loop)
+    memory = runtime.memory
+    found["memory"] = (
+        f"{memory.weight_bytes / 1e6:.1f} MB weights,"
+        f" {memory.region_bytes / 1e6:.1f} MB in compiled regions (modelled)"
+    )
+    if runtime.coverage is not None:
+        found["captured"] = f"{runtime.coverage:.1%} of the time of all calls"
+    audit = runtime._audit
+    if audit.checked:
+        found["live calls checked"] = f"{audit.checked}, worst error {audit.worst_error:.1g}"
+    return [Cost(name=name, text=text) for name, text in found.items()]
+
+
+def _readings(loop: Loop) -> Iterator[Reading]:
+    last = {} if loop.seen is None else loop.seen.readings
+    for row in loop.sampler.describe():
+        metric = last.get(row.name)
+        known = metric is not None and metric.value is not None
+        yield Reading(
+            name=row.name,
+            text=_number(metric, str(row.unit)) if metric is not None and known else "",
+            source=str(metric.source) if metric is not None and known else str(row.source),
+            origin=row.origin,
+        )
+
+
+def _number(metric: Metric, unit: str) -> str:
+    value = metric.value or 0.0
+    if unit == "share":
+        return f"{value:.1%}"
+    for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def _counters(seen: Sequence[Snapshot], start_s: float) -> list[Series]:
+    series = [_series(name, title, seen, start_s) for name, title in COUNTERS.items()]
+    neighbours = tuple(
+        (s.at_s - start_s, float(s.situation.neighbours)) for s in seen if s.situation is not None
+    )
+    return [Series(name="neighbours", points=neighbours), *series]
+
+
+def _series(name: str, title: str, seen: Sequence[Snapshot], start_s: float) -> Series:
+    found = [(s.at_s - start_s, s.readings[name].value) for s in seen if name in s.readings]
+    points = tuple((at_s, value) for at_s, value in found if value is not None)
+    return Series(name=title, points=points)

@@ -1,0 +1,192 @@
+"""A story as one page: self-contained, readable offline, on a phone, in the dark and on paper.
+
+Must not know files or where the story comes from.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from gearshift.plan.decision import Decision
+from gearshift.view.latency import latency_chart
+from gearshift.view.palette import colours
+from gearshift.view.regions import gantt_chart, key, legend, regions_chart
+from gearshift.view.story import Box, Reading, Series, Story
+from gearshift.view.svg import element, linear, picture, polyline
+
+STYLE = Path(__file__).with_name("report.css")
+MOST_ROWS = 20
+SPARK = (220.0, 40.0)
+
+
+def page(story: Story) -> str:
+    parts = [
+        _header(story),
+        _section("Latency", _latency(story)),
+        _section("Plan in force", _plan(story)),
+        _section("One call", _one_call(story)),
+        _section("Where the time went", _where(story)),
+        _section("What was tried", _decisions(story.decisions)),
+        _section("Telemetry", _telemetry(story)),
+        _section("Machine and versions", _facts(story)),
+    ]
+    title = escape(f"Gearshift: {story.model}")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{STYLE.read_text()}</style></head>"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
+
+
+def _header(story: Story) -> str:
+    numbers = "".join(
+        f"<div><b>{escape(text)}</b><span>{escape(name)}</span></div>"
+        for name, text in _headlines(story)
+    )
+    return f"<header><h1>{escape(story.model)}</h1><div class=numbers>{numbers}</div></header>"
+
+
+def _headlines(story: Story) -> list[tuple[str, str]]:
+    found = []
+    end_s, name = story.end_s, story.reference
+    then_s = story.reference_end_s or story.reference_s
+    if end_s is not None:
+        found.append(("a call towards the end, median", f"{end_s * 1e3:.2f} ms"))
+    if then_s is not None:
+        found.append((f"{name}, the same", f"{then_s * 1e3:.2f} ms"))
+    if end_s and then_s:
+        found.append((f"as fast as {name}", f"{then_s / end_s:.2f}x"))
+    served = sum(decision.serves for decision in story.decisions)
+    made = story.decisions[-1].number if story.decisions else 0
+    return [*found, ("swaps", str(served)), ("decisions", str(made))]
+
+
+def _latency(story: Story) -> str:
+    if not story.calls:
+        return "<p>No calls yet.</p>"
+    plans = colours(call.plan for call in story.calls)
+    keys = "".join(key(plan, f"fill {css}") for plan, css in plans.items())
+    return (
+        f"<p class=legend>{keys}</p><div class=wide>{latency_chart(story)}</div>"
+        "<p class=muted>Dots are medians of calls close together, lines their range; shaded:"
+        " neighbours; numbered: swaps, as listed below. What is beyond the axis is drawn at its"
+        " top.</p>"
+    )
+
+
+def _plan(story: Story) -> str:
+    notes = "".join(f"<p class=muted>{escape(note)}</p>" for note in story.notes)
+    if not story.boxes:
+        return notes
+    told = "Filled by backend, framed by engine."
+    return (
+        f"{legend(story.boxes)}<div class=wide>{regions_chart(story.boxes)}</div>"
+        f"<p class=muted>{told}</p>{notes}"
+    )
+
+
+def _one_call(story: Story) -> str:
+    drawn = gantt_chart(story.one_call, story.boxes)
+    return f"<div class=wide>{drawn}</div>" if drawn else ""
+
+
+def _where(story: Story) -> str:
+    timed = [(box, box.mean_s) for box in story.boxes if box.mean_s is not None]
+    timed.sort(key=lambda entry: -entry[1])
+    rows = _bars(timed)
+    costs = "".join(
+        f"<tr><td>{escape(cost.name)}</td><td>{escape(cost.text)}</td></tr>" for cost in story.costs
+    )
+    table = f"<table class=costs>{costs}</table>" if costs else ""
+    return f"{rows}{table}"
+
+
+def _bars(timed: Sequence[tuple[Box, float]]) -> str:
+    if not timed:
+        return ""
+    whole_s = sum(mean_s for _, mean_s in timed) or 1.0
+    rest_s = sum(mean_s for _, mean_s in timed[MOST_ROWS:])
+    entries = [(box.title, box.rewrite, mean_s) for box, mean_s in timed[:MOST_ROWS]]
+    if rest_s:
+        entries.append((f"{len(timed) - MOST_ROWS} more regions", "", rest_s))
+    rows = "".join(
+        f"<tr><td>{escape(title)}</td><td>{escape(rewrite)}</td>"
+        f"<td class=number>{mean_s * 1e3:.3f} ms</td><td class=number>{mean_s / whole_s:.0%}</td>"
+        f"<td class=barcell>{_bar(mean_s / whole_s)}</td></tr>"
+        for title, rewrite, mean_s in entries
+    )
+    head = "<tr><th>region</th><th>rewrite</th><th>a call</th><th></th><th></th></tr>"
+    return f"<div class=wide><table>{head}{rows}</table></div>"
+
+
+def _bar(share: float) -> str:
+    return f'<div class=share style="width:{100 * share:.1f}%"></div>'
+
+
+def _decisions(decisions: Sequence[Decision]) -> str:
+    if not decisions:
+        return "<p>Nothing was decided: no policy at work, or no time yet.</p>"
+    head = (
+        "<tr><th></th><th>at</th><th>plan</th><th>why</th><th>what came of it</th>"
+        "<th>foreseen</th><th>measured</th></tr>"
+    )
+    rows = "".join(map(_decision, decisions))
+    return f"<div class=wide><table class=decisions>{head}{rows}</table></div>"
+
+
+def _decision(decision: Decision) -> str:
+    gains = (decision.predicted_gain, decision.measured_gain)
+    predicted, measured = ("" if gain is None else f"{gain:.2f}x" for gain in gains)
+    css = "kept" if decision.serves else "dropped"
+    return (
+        f"<tr class={css}><td class=number>{decision.number}</td>"
+        f"<td class=number>{decision.at_s:.1f} s</td>"
+        f"<td>{escape(decision.summary or decision.plan)}</td><td>{escape(decision.reason)}</td>"
+        f"<td>{escape(decision.outcome)}</td><td class=number>{predicted}</td>"
+        f"<td class=number>{measured}</td></tr>"
+    )
+
+
+def _telemetry(story: Story) -> str:
+    sparks = "".join(map(_spark, story.counters))
+    head = "<tr><th>counter</th><th>last value</th><th></th><th>from</th></tr>"
+    rows = "".join(map(_reading, story.readings))
+    table = f"<div class=wide><table>{head}{rows}</table></div>" if rows else ""
+    if not sparks and not table:
+        return "<p>Nothing was read off the machine: no policy was at work.</p>"
+    return f"<div class=sparks>{sparks}</div>{table}"
+
+
+def _reading(reading: Reading) -> str:
+    return (
+        f"<tr><td>{escape(reading.name)}</td><td class=number>{escape(reading.text)}</td>"
+        f'<td><span class="tag {escape(reading.source)}">{escape(reading.source)}</span></td>'
+        f"<td class=muted>{escape(reading.origin)}</td></tr>"
+    )
+
+
+def _spark(series: Series) -> str:
+    if len(series.points) < 2:
+        return ""
+    width, height = SPARK
+    times, values = zip(*series.points, strict=True)
+    across = linear(min(times), max(times), 1, width - 1)
+    up = linear(min(0.0, min(values)), max(values) or 1.0, height - 2, 2)
+    line = polyline([(across(t), up(v)) for t, v in series.points], class_="spark")
+    text = f"{escape(series.name)}: {values[-1]:.3g}, at most {max(values):.3g}"
+    return element(
+        "figure", picture(width, height, series.name, line), f"<figcaption>{text}</figcaption>"
+    )
+
+
+def _facts(story: Story) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>"
+        for name, text in story.facts.items()
+    )
+    return f"<table class=costs>{rows}</table>"

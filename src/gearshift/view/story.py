@@ -1,0 +1,114 @@
+"""What happened in a run, gathered in one place: pages and traces are made of this.
+
+Plain data. Times are seconds since the runtime was made. Must not know how it is drawn.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gearshift.plan.decision import Decision
+
+END = 1 / 3
+"""The last part of a run, when what is to be found is found, mostly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call, or the mean of those between two looks."""
+
+    at_s: float
+    call_s: float
+    plan: str
+    """In a few words, such as `onnxruntime x2`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A region that ran on an engine in one call."""
+
+    region: str
+    engine: str
+    backend: str
+    rewrite: str
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A region of the plan in force."""
+
+    name: str
+    title: str
+    """What is in it, in a few words."""
+    num_ops: int
+    engine: str
+    backend: str
+    rewrite: str
+    feeds: tuple[str, ...]
+    """The regions that read what it makes."""
+    mean_s: float | None = None
+    """Of its part of a call, lately."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """A stretch of time with so many neighbours."""
+
+    begin_s: float
+    end_s: float
+    neighbours: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was last read off a counter."""
+
+    name: str
+    text: str
+    source: str
+    """Measured, modelled or unavailable."""
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One counter over time."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Where time went beside the regions, and what it came to."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    model: str
+    facts: Mapping[str, str]
+    """Machine, versions, when, seeds: what a reader needs to tell this run from another."""
+    calls: Sequence[Call] = ()
+    end_s: float | None = None
+    """A call towards the end, the median."""
+    reference: str = "eager"
+    """What the model as it was is called."""
+    reference_s: float | None = None
+    """A call of it, in the same minutes; None if it was not run."""
+    reference_end_s: float | None = None
+    """Likewise, towards the end."""
+    crowds: Sequence[Crowd] = ()
+    decisions: Sequence[Decision] = ()
+    boxes: Sequence[Box] = ()
+    spans: Sequence[Sequence[Span]] = ()
+    """Of the last calls, each with its regions."""
+    one_call: Sequence[Span] = ()
+    """Of the plan in force: the middle one of the last calls by length."""
+    costs: Sequence[Cost] = ()
+    readings: Sequence[Reading] = ()
+    counters: Sequence[Series] = ()
+    notes: Sequence[str] = ()
