@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "live": {*PARTS, "runtime", "bench"},
     "doctor": {*PARTS, "runtime", "tell"},
     "console": {*PARTS, "runtime", "live", "tell"},
-    "cli": {*PARTS, "runtime", "profile", "live", "dynamo", "bench", "doctor", "tell", "console"},
+    "tables": {*PARTS, "runtime", "live", "tell", "doctor", "console"},
+    "cli": {*PARTS, "runtime", "profile", "live", "bench", "doctor", "tell", "console", "tables"},
 }
 """For each package or module directly under gearshift, the others it may import."""
 

@@ -10,16 +10,13 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import torch
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from gearshift.capture.load import capture, load
-from gearshift.console import counting, progress, say, showing, tell, wide, working
+from gearshift.console import counting, note, progress, say, showing, wide, working
 from gearshift.decide.mind import POLICIES
 from gearshift.errors import GearshiftError, PlanError, UsageError, VerifyError
 from gearshift.ir.measurement import Measurement
@@ -29,13 +26,11 @@ from gearshift.plan.cut import by_scope
 from gearshift.plan.text import to_data
 from gearshift.profile import profile_regions
 from gearshift.runtime import Runtime, adapt
-from gearshift.tell import machine, machine_lines, story_of, write
+from gearshift.tables import show_doctor, show_profile, show_run
+from gearshift.tell import machine, story_of, write
 from gearshift.view.report import page
 from gearshift.view.trace import trace as chrome_trace
 from gearshift.zoo import ZOO
-
-if TYPE_CHECKING:
-    from gearshift.doctor import Diagnosis
 
 SCHEMA_VERSION = 1
 TRACED_SPANS = 200_000
@@ -125,12 +120,12 @@ def run(
         story = story_of(runtime, model, run=result, facts=facts)
         if report is not None:
             write(report, page(story))
-            tell(f"report: {report}")
+            note(f"report: {report}")
         if trace is not None:
             write(trace, json.dumps(chrome_trace(story)))
-            tell(f"trace: {trace}")
+            note(f"trace: {trace}")
         data = _run_data(model, runtime, result)
-        _print(data, as_json, lambda: _run_table(runtime, result))
+        _print(data, as_json, lambda: show_run(runtime, result))
         if result.interrupted:
             raise KeyboardInterrupt
         if result.vs_eager_at_end * SLOWER_THAN_NOISE < 1:
@@ -149,7 +144,7 @@ def doctor(as_json: AsJson = False) -> None:
 
     found = diagnose(say)
     data = {"schema_version": SCHEMA_VERSION, "name": "doctor", **asdict(found)}
-    _print(data, as_json, lambda: _doctor_tables(found))
+    _print(data, as_json, lambda: show_doctor(found))
     if not found.sound:
         broken = [backend.name for backend in found.backends if not backend.works]
         raise GearshiftError(f"installed, but does not work: {', '.join(broken)}")
@@ -179,7 +174,7 @@ def profile(
             rows = list(profile_regions(runtime, plan, rewrites, seconds=seconds, progress=step))
         data = {"schema_version": SCHEMA_VERSION, "name": "profile", "model": model}
         data |= {"machine": machine(), "regions": [_measurement(row) for row in rows]}
-        _print(data, as_json, lambda: _profile_table(plan, rows))
+        _print(data, as_json, lambda: show_profile(plan, rows))
 
 
 @app.command()
@@ -196,7 +191,7 @@ def bench(
     seconds: Annotated[float, typer.Option(min=0.1, help="Per case, of overhead.")] = 5.0,
     seed: Annotated[int, typer.Option(help="What happens around the model, and when.")] = 0,
     quick: Annotated[
-        bool, typer.Option(help="Two models, no steady neighbour, shorter: under 5 minutes.")
+        bool, typer.Option(help="Two models, no steady neighbour, shorter: about 5 minutes.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -301,7 +296,7 @@ def _usual_report() -> Path | None:
     path = Path("report.html")
     if (reason := _why_unwritable(path)) is None:
         return path
-    tell(f"no report: {reason}; give --report FILE")
+    note(f"no report: {reason}; give --report FILE")
     return None
 
 
@@ -352,68 +347,6 @@ def _print(data: dict[str, Any], as_json: bool, show: Any) -> None:
         print(json.dumps(data))
     else:
         show()
-
-
-def _run_table(runtime: Runtime, run: Run) -> None:
-    eager = runtime.program.reference_name
-    table = Table(title=f"in turns with {eager}; largest difference {run.max_error:.1e}")
-    table.add_column("", no_wrap=True)
-    for column in ("calls", "mean ms", "median ms", "p95 ms", f"vs {eager}"):
-        table.add_column(column, justify="right")
-    rows = ((eager, run.theirs, 1.0), ("gearshift, all the time", run.ours, run.vs_eager))
-    for name, series, ratio in (*rows, ("at the end", run.ours.end(), run.vs_eager_at_end)):
-        times = [f"{s * 1e3:.2f}" for s in (series.mean_s, series.median_s, series.p95_s)]
-        table.add_row(name, str(len(series.call_s)), *times, f"{ratio:.2f}x")
-    out = Console()
-    out.print(table)
-    out.print(runtime.explain(), markup=False, soft_wrap=True, highlight=False)
-
-
-def _profile_table(plan: Plan, rows: list[Measurement]) -> None:
-    settings = list(dict.fromkeys(row.rewrite for row in rows))
-    table = Table(title="ms per region")
-    table.add_column("region", no_wrap=True)
-    table.add_column("ops", justify="right")
-    for setting in settings:
-        table.add_column(setting, justify="right")
-    for region in plan.regions:
-        mine = {row.rewrite: row.latency_s for row in rows if row.ops == region.ops}
-        fastest = min(mine.values(), default=None)
-        cells = [_cell(mine.get(setting), fastest) for setting in settings]
-        table.add_row(region.name, str(len(region.ops)), *cells)
-    Console().print(table)
-
-
-def _doctor_tables(found: "Diagnosis") -> None:
-    out = wide()
-    machine_table = Table("machine", "", box=None)
-    for name, text in machine_lines(found.machine).items():
-        machine_table.add_row(name, text)
-    backends = Table("backend", "works", "", box=None)
-    for backend in found.backends:
-        backends.add_row(backend.name, "yes" if backend.works else "no", escape(backend.told))
-    engines = Table("engine", "kind", "cores", box=None)
-    for engine in found.engines:
-        engines.add_row(engine.name, engine.kind, ",".join(map(str, engine.cores)))
-    extras = Table("extra", "here", "", box=None)
-    for extra in found.extras:
-        missing = f"without {', '.join(extra.missing)}" if extra.missing else ""
-        extras.add_row(extra.name, "no" if extra.missing else "yes", missing)
-    counters = Table("counter", "", "from", box=None)
-    for row in found.counters:
-        counters.add_row(row.name, str(row.source), escape(row.origin))
-    for table in (machine_table, backends, engines, extras, counters):
-        out.print(table)
-        out.print()
-    for remedy in found.remedies:
-        out.print(f"for more: {remedy}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _cell(latency_s: float | None, fastest_s: float | None) -> str:
-    if latency_s is None:
-        return "-"
-    text = f"{latency_s * 1e3:.3f}"
-    return f"[bold]{text}[/bold]" if latency_s == fastest_s else text
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ def say(text: str) -> None:
     progress.print(f"{text} ...", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-def tell(text: str) -> None:
+def note(text: str) -> None:
     progress.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -122,7 +122,7 @@ def _telling(runtime: Runtime) -> Seen:
         recent_calls(runtime)  # keeps them for a trace
         for decision in runtime.decisions:
             if decision.number > told:
-                tell(str(decision))
+                note(str(decision))
                 told = decision.number
 
     return seen

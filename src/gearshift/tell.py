@@ -60,7 +60,7 @@ def story_of(
         model=model or type(runtime.program.eager).__name__,
         facts={**_facts(runtime), **(facts or {})},
         calls=calls,
-        end_s=_end_s(calls) if run is None else run.ours.end().median_s,
+        end_s=_end_s(calls),
         reference=runtime.program.reference_name,
         reference_s=_reference_s(runtime) if run is None else run.theirs.median_s,
         reference_end_s=None if run is None else run.theirs.end().median_s,

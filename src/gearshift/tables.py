@@ -1,0 +1,78 @@
+"""Results of the command line as tables for people, on stdout.
+
+Must not know how anything was measured.
+"""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gearshift.console import wide
+from gearshift.doctor import Diagnosis
+from gearshift.ir.measurement import Measurement
+from gearshift.live import Run
+from gearshift.plan import Plan
+from gearshift.runtime import Runtime
+from gearshift.tell import machine_lines
+
+
+def show_run(runtime: Runtime, run: Run) -> None:
+    eager = runtime.program.reference_name
+    table = Table(title=f"in turns with {eager}; largest difference {run.max_error:.1e}")
+    table.add_column("", no_wrap=True)
+    for column in ("calls", "mean ms", "median ms", "p95 ms", f"vs {eager}"):
+        table.add_column(column, justify="right")
+    rows = ((eager, run.theirs, 1.0), ("gearshift, all the time", run.ours, run.vs_eager))
+    for name, series, ratio in (*rows, ("at the end", run.ours.end(), run.vs_eager_at_end)):
+        times = [f"{s * 1e3:.2f}" for s in (series.mean_s, series.median_s, series.p95_s)]
+        table.add_row(name, str(len(series.call_s)), *times, f"{ratio:.2f}x")
+    out = Console()
+    out.print(table)
+    out.print(runtime.explain(), markup=False, soft_wrap=True, highlight=False)
+
+
+def show_profile(plan: Plan, rows: list[Measurement]) -> None:
+    settings = list(dict.fromkeys(row.rewrite for row in rows))
+    table = Table(title="ms per region")
+    table.add_column("region", no_wrap=True)
+    table.add_column("ops", justify="right")
+    for setting in settings:
+        table.add_column(setting, justify="right")
+    for region in plan.regions:
+        mine = {row.rewrite: row.latency_s for row in rows if row.ops == region.ops}
+        fastest = min(mine.values(), default=None)
+        cells = [_cell(mine.get(setting), fastest) for setting in settings]
+        table.add_row(region.name, str(len(region.ops)), *cells)
+    Console().print(table)
+
+
+def show_doctor(found: Diagnosis) -> None:
+    out = wide()
+    machine_table = Table("machine", "", box=None)
+    for name, text in machine_lines(found.machine).items():
+        machine_table.add_row(name, text)
+    backends = Table("backend", "works", "", box=None)
+    for backend in found.backends:
+        backends.add_row(backend.name, "yes" if backend.works else "no", escape(backend.told))
+    engines = Table("engine", "kind", "cores", box=None)
+    for engine in found.engines:
+        engines.add_row(engine.name, engine.kind, ",".join(map(str, engine.cores)))
+    extras = Table("extra", "here", "", box=None)
+    for extra in found.extras:
+        missing = f"without {', '.join(extra.missing)}" if extra.missing else ""
+        extras.add_row(extra.name, "no" if extra.missing else "yes", missing)
+    counters = Table("counter", "", "from", box=None)
+    for row in found.counters:
+        counters.add_row(row.name, str(row.source), escape(row.origin))
+    for table in (machine_table, backends, engines, extras, counters):
+        out.print(table)
+        out.print()
+    for remedy in found.remedies:
+        out.print(f"for more: {remedy}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _cell(latency_s: float | None, fastest_s: float | None) -> str:
+    if latency_s is None:
+        return "-"
+    text = f"{latency_s * 1e3:.3f}"
+    return f"[bold]{text}[/bold]" if latency_s == fastest_s else text
