@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt tools/system_packages
 DEMO := $(if $(filter file,$(origin MODEL)),--neighbour --seconds 40)
 
 run: $(STAMP)
-	$(BIN)/gearshift run $(MODEL) $(DEMO)
+	$(BIN)/gearshift run "$(MODEL)" $(DEMO)
 
 # What looks at the machine's load or at time runs alone, the rest on two processes of one thread.
 test: check
@@ -36,7 +36,7 @@ bench: $(STAMP)
 	$(BIN)/gearshift bench overhead --json > new.json && mv new.json docs/results/overhead.json
 	for seed in 1 2 3; do \
 		measure() { $(BIN)/gearshift bench runtime --seed $$seed --json > new.json; }; \
-		measure || measure || exit 1; \
+		measure || measure || { rm new.json; exit 1; }; \
 		mv new.json docs/results/runtime-$$seed.json; \
 	done
 	$(BIN)/python tools/chart.py docs/results/runtime.svg docs/results/runtime-*.json
@@ -46,6 +46,7 @@ soak: $(STAMP)
 
 # Of the README: a real run, its report as a browser shows it.
 picture: $(STAMP)
+	bash tools/system_packages chromium
 	$(BIN)/gearshift run resnet18 --neighbour --seconds 40
 	bash tools/picture report.html docs/report.png
 

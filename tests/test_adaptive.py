@@ -106,7 +106,7 @@ def test_a_plan_caught_wrong_does_not_come_back() -> None:
     with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():
         until_adapted(runtime, model, x)
         wrong = runtime.plan
-        runtime._caught(wrong, VerifyError("off by one"))
+        runtime._mishaps.caught(wrong, VerifyError("off by one"))
         end_s = monotonic() + 5
         while monotonic() < end_s:
             runtime(x)

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "predict": {"ir", "plan"},
     "decide": {"ir", "plan", "errors", "observe", "predict"},
     "hands": {"plan", "observe", "decide"},
-    "changeover": {"ir", "decide", "predict", "hands"},
+    "changeover": {"ir", "plan", "decide", "predict", "hands"},
     "loop": {"ir", "plan", "observe", "decide", "hands", "changeover"},
     "view": {"plan"},
     # Recipes wire the parts; nothing above knows of them.
@@ -45,7 +45,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doctor": {*PARTS, "runtime", "tell"},
     "console": {*PARTS, "runtime", "live", "tell"},
     "tables": {*PARTS, "runtime", "live", "tell", "doctor", "console"},
-    "cli": {*PARTS, "runtime", "profile", "live", "bench", "doctor", "tell", "console", "tables"},
+    "results": set(),
+    "commands": {
+        *PARTS,
+        *("runtime", "profile", "live", "bench", "doctor", "tell", "console", "tables", "results"),
+    },
+    "cli": {"decide", "errors", "console", "results", "commands"},
 }
 """For each package or module directly under gearshift, the others it may import."""
 

@@ -1,13 +1,19 @@
 """The command line: what goes to stdout, what to stderr, and the exit codes."""
 
+import fcntl
 import json
 import os
+import pty
+import re
 import shlex
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,7 +151,7 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(folder: Path) -> None:
 def test_where_nothing_can_be_written_the_run_does_not_begin(
     folder: Path, gearshift: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gearshift.cli.os.access", lambda path, mode: False)
+    monkeypatch.setattr("gearshift.commands.os.access", lambda path, mode: False)
     result = gearshift("run", "mine.py:tiny", "--seconds", "0.1", "--report", "mine.html")
     assert result.returncode == 2
     assert "permission denied" in result.stderr
@@ -158,7 +164,7 @@ def test_where_nothing_can_be_written_the_run_does_not_begin(
 def test_a_report_that_nobody_asked_for_is_left_out_where_it_cannot_be_written(
     folder: Path, gearshift: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gearshift.cli.os.access", lambda path, mode: False)
+    monkeypatch.setattr("gearshift.commands.os.access", lambda path, mode: False)
     result = gearshift("run", "mine.py:tiny", "--seconds", "0.2")
     assert result.returncode in (0, 3), result.stderr
     assert "--report FILE" in result.stderr
@@ -217,3 +223,58 @@ def test_no_write_permission_is_said(gearshift: Callable[..., Result]) -> None:
         "run", "mine.py:tiny", "--seconds", "0.1", "--export", "no/such/folder.json")  # fmt: skip
     assert result.returncode == 2
     assert "cannot write 'no/such/folder.json'" in result.stderr
+
+
+def test_json_is_alone_on_stdout_whatever_the_model_prints(folder: Path) -> None:
+    (folder / "loud.py").write_text(
+        "import os, torch\n"
+        "print('loading')\n"
+        "class Loud(torch.nn.Linear):\n"
+        "    def forward(self, x):\n"
+        "        os.write(1, b'from below')\n"
+        "        print('from python')\n"
+        "        return super().forward(x)\n"
+        "def make():\n"
+        "    return Loud(4, 4).eval(), torch.randn(2, 4)\n"
+    )
+    command = [sys.executable, "-c", "from gearshift.cli import main; main()"]
+    command += ["run", "loud.py:make", "--seconds", "0.3", "--policy", "keep", "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert json.loads(done.stdout)["model"] == "loud.py:make"
+    assert "from below" in done.stderr
+    assert "from python" in done.stderr
+
+
+def test_a_plan_that_is_no_text_is_refused(folder: Path, gearshift: Callable[..., Result]) -> None:
+    (folder / "plan.json").write_bytes(b"\xff\xfe\x00")
+    result = gearshift("run", "mine.py:tiny", "--plan", "plan.json", "--seconds", "0.1")
+    assert result.returncode == 2
+    assert "is no text" in result.stderr
+
+
+def test_help_and_completion_load_no_torch() -> None:
+    code = (
+        "import sys\nfrom gearshift import cli\n"
+        "assert 'torch' not in sys.modules, 'torch'\n"
+        "from gearshift.zoo import ZOO\nassert list(ZOO) == list(cli.MODELS)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_terminal_gets_a_live_view(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-c", "from gearshift.cli import main; main()"]
+    command += ["run", "mine.py:make", "--seconds", "3", "--policy", "bandit"]
+    env = {**os.environ, "TERM": "xterm-256color"}
+    with subprocess.Popen(command, cwd=folder, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # the other end is closed
+            while part := os.read(ours, 65536):
+                text += part
+    os.close(ours)
+    assert process.returncode in (0, 3)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode())
+    for word in ("the first calls", "now ", "at start", "eager", "engine", "s left"):
+        assert word in shown, shown[-2000:]

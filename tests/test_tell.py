@@ -1,6 +1,8 @@
 """A runtime's story: calls, decisions, regions on their engines, and what could be measured."""
 
 import json
+import re
+from html import escape
 from itertools import pairwise
 from pathlib import Path
 
@@ -168,3 +170,54 @@ def test_neighbours_are_there_until_they_are_seen_to_be_gone() -> None:
     told = [(c.begin_s, c.end_s, c.neighbours) for c in _crowds(seen, 0.0)]
     assert told == [(1.0, 2.0, 0), (2.0, 3.0, 1), (3.0, 4.0, 0)]
     assert _crowds([], 0.0) == []
+
+
+class Again(nn.Module):
+    """A cell called over and over, with Python in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.Sequential(*[nn.Linear(256, 256) for _ in range(4)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(5):
+            x = self.cell(x)
+            if float(x.sum()) > 1e9:
+                break
+        return x
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_part_that_runs_several_times_in_a_call_is_timed_each_time() -> None:
+    model, x = Again().eval(), torch.randn(8, 256)
+    with gearshift.adapt(model, x) as runtime:
+        plan = whole(runtime.program.graph, rewrite=Rewrite(backend="onnxruntime", threads=1))
+        runtime.swap(plan)
+        for _ in range(5):
+            runtime(x)
+        story = story_of(runtime)
+    assert [len(spans) for spans in story.spans][-5:] == [5] * 5
+    (box,) = story.boxes
+    assert box.mean_s is not None
+    assert story.call_s is not None
+    assert 0 < story.between_s < story.call_s
+    assert box.mean_s + story.between_s == pytest.approx(story.call_s, rel=0.01)
+
+
+@pytest.mark.capability("core.report")
+def test_a_report_tells_of_a_real_swap(tmp_path: Path) -> None:
+    model, x = Branches().eval(), torch.randn(8, 512)
+    with gearshift.adapt(model, x) as runtime:
+        runtime(x)
+        runtime.swap(on_two_engines(runtime), "to see it in the report")
+        for _ in range(5):
+            runtime(x)
+        runtime.report(tmp_path / "report.html")
+        summary = runtime.plan.summary
+    text = (tmp_path / "report.html").read_text()
+    assert "to see it in the report" in text
+    assert escape(summary) in text
+    assert "<b>1</b><span>swaps</span>" in text
+    for engine in ("cpu:0", "cpu:1"):
+        assert f">{engine}</text>" in text, "a lane in the call that is drawn"
+    assert re.search(r"left.*?</td><td>onnxruntime x1</td><td class=number>\d+\.\d+ ms", text)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gearshift.act.verify import Tolerance
+    from gearshift.decide.guard import Limits
     from gearshift.errors import GearshiftError
     from gearshift.plan import Objective, Plan, Region, Rewrite
     from gearshift.plan.decision import Decision
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Decision": "gearshift.plan.decision",
     "GearshiftError": "gearshift.errors",
+    "Limits": "gearshift.decide.guard",
     "Objective": "gearshift.plan",
     "Plan": "gearshift.plan",
     "Region": "gearshift.plan",
@@ -25,6 +27,7 @@ _HOME = {
 __all__ = [
     "Decision",
     "GearshiftError",
+    "Limits",
     "Objective",
     "Plan",
     "Region",

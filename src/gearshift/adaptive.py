@@ -76,7 +76,7 @@ def open_loop(
         Hello(
             policy=policy,
             plans=plans,
-            num_cores=space.max_threads,
+            num_cores=space.usable_cores,
             objective=runtime.objective,
             home=str(settings.home()),
             key=key,
@@ -87,12 +87,12 @@ def open_loop(
         )
     )
     hands = RuntimeHands(runtime, space, changes, background)
-    costs = Costs(runtime.objective, space.max_threads)
+    costs = Costs(runtime.objective, space.usable_cores)
     loop = Loop(
         sampler=Sampler(open_hal(), space.max_threads, signature=_signature(runtime)),
         control=control,
         guard=Guard(
-            Table(space.max_threads), plans, costs, limits, capture_s=runtime.program.capture_s
+            Table(space.usable_cores), plans, costs, limits, capture_s=runtime.program.capture_s
         ),
         hands=hands,
     )
@@ -116,7 +116,8 @@ def explain(loop: Loop) -> list[str]:
     if seen is None or seen.situation is None:
         return []
     told = [f"{NAMES[name]} {_text(name, m)}" for name, m in seen.readings.items() if name in NAMES]
-    return [f"situation: {seen.situation}", f"machine: {'; '.join(told)}"]
+    waits = [f"proposed, {loop.put_off}"] if loop.put_off else []
+    return [f"situation: {seen.situation}", f"machine: {'; '.join(told)}", *waits]
 
 
 def costs(loop: Loop) -> dict[str, str]:
@@ -196,11 +197,20 @@ class RuntimeHands:
         return self._changes.by_hand
 
     @property
+    def served(self) -> tuple[int, float]:
+        tally = self._runtime._tallies.sum()
+        return tally.calls, tally.total_s
+
+    @property
     def held_bytes(self) -> int:
+        return self._runtime.memory.total_bytes
+
+    @property
+    def _runtime(self) -> "Runtime":
         runtime = self._held()
         if runtime is None:
             raise Gone
-        return runtime.memory.total_bytes
+        return runtime
 
     @property
     def ready(self) -> Sequence[str]:
@@ -228,14 +238,9 @@ class RuntimeHands:
         else:
             self._soon(lambda: self._changes.adopt(plan, reason, gain), done)
 
-    def begin_trial(self, proposal: Proposal, usual_s: float, credit_s: float, done: Done) -> None:
+    def begin_trial(self, proposal: Proposal, credit_s: float, done: Done) -> None:
         plan, reason, gain = proposal.plan, proposal.reason, proposal.gain
-        self._soon(
-            lambda: self._changes.begin_trial(
-                plan, reason, gain, usual_s=usual_s, credit_s=credit_s
-            ),
-            done,
-        )
+        self._soon(lambda: self._changes.begin_trial(plan, reason, gain, credit_s=credit_s), done)
 
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
         return self._changes.end_trial(keep_new=keep_new, why=why, gain=gain)

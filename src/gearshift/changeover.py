@@ -20,11 +20,13 @@ from gearshift.decide.policy import (
 from gearshift.decide.trial import AT_MOST, Verdict, times_as_fast, verdict
 from gearshift.hands import Hands, Refusal
 from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.plan.plan import Plan
 from gearshift.predict.estimate import Estimate
 
 MEASURED_CALLS = 10
 """So many calls tell what a change brought."""
 OVERTAKEN = "another plan was put in force meanwhile"
+ALIKE = 0.005
 IDLE_S = 60.0
 """A trial that gets no calls for so long is over."""
 
@@ -61,7 +63,8 @@ class Changeover:
         self.outcomes: list[Outcome] = []
         self.trial: Trial | None = None
         self.adopted: Adopted | None = None
-        self.building = False
+        self.building: Plan | None = None
+        """What is made ready just now."""
         self._began_s = monotonic()
 
     @property
@@ -70,7 +73,8 @@ class Changeover:
 
     def adopt(self, proposal: Proposal, snapshot: Snapshot) -> None:
         building = proposal.plan.fingerprint not in snapshot.ready
-        self.building = self.building or building
+        if building:
+            self.building = proposal.plan
         situation = snapshot.situation
         start_s = monotonic()
 
@@ -88,7 +92,7 @@ class Changeover:
         self.hands.adopt(proposal, done)
 
     def stand_by(self, proposal: Proposal, snapshot: Snapshot) -> None:
-        self.building = True
+        self.building = proposal.plan
         start_s = monotonic()
 
         def done(refusal: Refusal | None) -> None:
@@ -101,9 +105,8 @@ class Changeover:
         self.hands.stand_by(proposal, done)
 
     def begin_trial(self, proposal: Proposal, snapshot: Snapshot) -> None:
-        self.building = True
-        credit_s, usual_s = self.guard.credit_s, self.guard.usual_s(snapshot)
-        assert usual_s is not None, "the guard lets nothing be tried before it knows"
+        self.building = proposal.plan
+        credit_s = self.guard.credit_s
         start_s = monotonic()
 
         def done(refusal: Refusal | None) -> None:
@@ -113,7 +116,7 @@ class Changeover:
                 self.refuse(proposal, snapshot, refusal)
             self._built(start_s)
 
-        self.hands.begin_trial(proposal, usual_s, credit_s, done)
+        self.hands.begin_trial(proposal, credit_s, done)
 
     def refuse(self, proposal: Proposal, snapshot: Snapshot, refusal: Refusal) -> None:
         why = f"{REFUSED if refusal.lasting else NOT_NOW}: {refusal.why}"
@@ -121,7 +124,7 @@ class Changeover:
         self._tell(proposal, snapshot.situation, snapshot, kept=False, why=why)
 
     def _built(self, start_s: float) -> None:
-        self.building = False
+        self.building = None
         self.guard.built(monotonic() - start_s)
 
     def follow(self, snapshot: Snapshot) -> None:
@@ -166,8 +169,8 @@ class Changeover:
     def _end(self, trial: Trial, snapshot: Snapshot, found: Verdict | None, over: str) -> None:
         """`over` says why a trial ends whatever the verdict would be."""
         wins = found is not None and found.new_wins and not over
-        why = over or ("" if found is None else found.why)
-        gain = None if found is None else found.gain
+        gain = None if found is None else times_as_fast(trial.old_s, trial.new_s)
+        why = over or ("" if found is None or gain is None else _why(found, gain, trial))
         cost_s = self.hands.end_trial(keep_new=wins, why=why, gain=gain)
         plan, too_slow = trial.proposal.plan.fingerprint, over == TOO_SLOW and not wins
         self.guard.tried(plan, cost_s=cost_s, too_slow=too_slow, at_s=snapshot.at_s)
@@ -236,3 +239,17 @@ class Changeover:
             compared=compared,
         )
         self.outcomes.append(outcome)
+
+
+def _why(found: Verdict, gain: float, trial: Trial) -> str:
+    """By its time; where the objective weighs something else, too, by what it costs first."""
+    calls = f"over {len(trial.new)} calls each in turns"
+    if abs(found.gain / gain - 1) < ALIKE:
+        return f"{_told(gain, 'faster', 'slower')} {calls}"
+    cost = f"{_told(found.gain, 'less', 'more')} by the objective"
+    return f"{cost}, {_told(gain, 'faster', 'slower')} {calls}"
+
+
+def _told(gain: float, better: str, worse: str) -> str:
+    share = 1 / gain - 1
+    return f"{-share:.1%} {better}" if share < 0 else f"{share:.1%} {worse}"

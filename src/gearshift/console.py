@@ -5,6 +5,7 @@ Must not know what the results are; those go to stdout.
 
 import statistics
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -13,13 +14,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import Progress
+from rich.text import Text
 
 from gearshift.live import Run
 from gearshift.runtime import Runtime
 from gearshift.tell import moment_of, recent_calls
 from gearshift.view.terminal import Screen
 
-WIDE = 170
+WIDE, MAX_LATELY = 170, 500
 Seen = Callable[[Run, float], None]
 
 
@@ -32,7 +34,7 @@ class Stderr(Console):
     @property
     def lively(self) -> bool:
         """Whether what was drawn can be drawn over."""
-        return self.is_terminal and not self.is_dumb_terminal
+        return self.file.isatty() and not self.is_dumb_terminal
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -90,25 +92,26 @@ def showing(runtime: Runtime, model: str, seconds: float, *, drawn: bool) -> Ite
     if not (drawn and sys.stdout.isatty() and progress.lively):
         yield _telling(runtime)
         return
-    lately_s: list[float] = []
-    shown, shown_s = 0, perf_counter()
-    with Live(console=progress, transient=True, auto_refresh=False) as live:
+    lately_s: deque[float] = deque(maxlen=MAX_LATELY)
+    shown_s = perf_counter()
+    first = Text(f"{model}: the first calls ...", "dim")
+    with Live(first, console=progress, transient=True, auto_refresh=False) as live:
+        live.refresh()
 
         def seen(run: Run, over: float) -> None:
-            nonlocal shown, shown_s
+            nonlocal shown_s
             now_s = perf_counter()
-            new = [call.call_s for call in run.ours.calls[shown:]]
-            lately_s.append(statistics.median(new))
+            lately_s.append(statistics.median(run.slice_s))
             moment = moment_of(
                 runtime,
                 model,
                 run=run,
-                lately_s=lately_s,
-                calling=sum(new) / (now_s - shown_s),
+                lately_s=list(lately_s),
+                calling=sum(run.slice_s) / (now_s - shown_s),
                 over=over,
                 left_s=seconds * (1 - over),
             )
-            shown, shown_s = len(run.ours.calls), now_s
+            shown_s = now_s
             live.update(Screen(moment), refresh=True)
 
         yield seen

@@ -46,6 +46,10 @@ class Hands(Protocol):
         """Whether the plan in force was asked for by the user: then it stays."""
 
     @property
+    def served(self) -> tuple[int, float]:
+        """How many calls there were so far, and the time in them."""
+
+    @property
     def held_bytes(self) -> int: ...
 
     @property
@@ -66,8 +70,8 @@ class Hands(Protocol):
 
     def adopt(self, proposal: Proposal, done: Done) -> None: ...
 
-    def begin_trial(self, proposal: Proposal, usual_s: float, credit_s: float, done: Done) -> None:
-        """`usual_s` is what a call takes on the plan in force."""
+    def begin_trial(self, proposal: Proposal, credit_s: float, done: Done) -> None:
+        """It may cost so much beyond the usual."""
 
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
         """Seconds it cost beyond the usual."""

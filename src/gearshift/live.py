@@ -14,13 +14,16 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-from gearshift.act.verify import error_between
+from gearshift.act.verify import Tolerance, compare, error_between
 from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.errors import VerifyError
 from gearshift.runtime import Runtime
-from gearshift.view.story import END
+from gearshift.view.story import towards_end
 
 OURS_S, THEIRS_S = 0.5, 0.05
-"""Slices, in turns; each is one call at least."""
+"""Slices, in turns; each is one call at least, after one that does not count: the other's threads
+may still spin, and its data fill the caches."""
+MAX_CALLS = 100_000
 VISIT = (0.4, 0.7)
 """The part of a run that a neighbour is there, if one is asked for."""
 
@@ -34,7 +37,23 @@ class Called(NamedTuple):
 
 @dataclass(slots=True)
 class Series:
+    """Of a long run every second call is kept, then every fourth, and so on."""
+
     calls: list[Called] = field(default_factory=list)
+    every: int = 1
+    _count: int = 0
+
+    def add(self, call: Called) -> None:
+        if self._count % self.every == 0:
+            self.calls.append(call)
+            if len(self.calls) >= MAX_CALLS:
+                self.calls, self.every = self.calls[::2], 2 * self.every
+        self._count += 1
+
+    @property
+    def num_calls(self) -> int:
+        """About, if not all are kept."""
+        return len(self.calls) * self.every
 
     @property
     def call_s(self) -> list[float]:
@@ -53,7 +72,7 @@ class Series:
         return sorted(self.call_s)[int(0.95 * (len(self.calls) - 1))]
 
     def end(self) -> "Series":
-        return Series(self.calls[int(len(self.calls) * (1 - END)) :])
+        return Series(towards_end(self.calls), self.every)
 
 
 @dataclass(slots=True)
@@ -65,6 +84,18 @@ class Run:
     interrupted: bool = False
     stay_s: list[float] = field(default_factory=list)
     """When a neighbour that was asked for came, and when it went."""
+    slice_s: list[float] = field(default_factory=list)
+    """Our calls since `seen` was last told."""
+
+    wrong: str = ""
+    """What was the first to differ by more than is allowed."""
+
+    def compare(self, expected: Any, got: Any, tolerance: Tolerance) -> None:
+        self.max_error = max(self.max_error, _difference(expected, got))
+        try:
+            compare(expected, got, tolerance, "a call")
+        except VerifyError as error:
+            self.wrong = self.wrong or str(error)
 
     @property
     def vs_eager(self) -> float:
@@ -93,9 +124,11 @@ def run_live(
     with torch.no_grad(), Visitor(run.stay_s) as visitor:
         try:
             while over < 1.0:
-                theirs = _slice(eager, lambda: "eager", args, kwargs, THEIRS_S, run.theirs)
-                ours = _slice(runtime, lambda: runtime.running, args, kwargs, OURS_S, run.ours)
-                run.max_error = max(run.max_error, _difference(theirs, ours))
+                theirs, _ = _slice(eager, lambda: "eager", args, kwargs, THEIRS_S, run.theirs)
+                ours, run.slice_s = _slice(
+                    runtime, lambda: runtime.running, args, kwargs, OURS_S, run.ours
+                )
+                run.compare(theirs, ours, runtime.tolerance)
                 over = (perf_counter() - start_s) / seconds
                 visitor.come_or_go(neighbour and VISIT[0] <= over < VISIT[1])
                 seen(run, min(1.0, over))
@@ -129,7 +162,8 @@ class Visitor:
         elif not wanted and self._stay is not None:
             self._stay.close()
             self._stay = None
-            self._stay_s.append(perf_counter())
+            if len(self._stay_s) % 2:  # else an interrupt came before it did
+                self._stay_s.append(perf_counter())
 
 
 def _slice(
@@ -139,15 +173,20 @@ def _slice(
     kwargs: Any,
     seconds: float,
     into: Series,
-) -> Any:
+) -> tuple[Any, list[float]]:
+    """The last call's result, and what each took that counts."""
+    call(*args, **kwargs)
+    took_s: list[float] = []
     end_s = perf_counter() + seconds
     while True:
+        on = plan()
         start_s = perf_counter()
         result = call(*args, **kwargs)
         now_s = perf_counter()
-        into.calls.append(Called(start_s, now_s - start_s, plan()))
+        took_s.append(now_s - start_s)
+        into.add(Called(start_s, now_s - start_s, on))
         if now_s >= end_s:
-            return result
+            return result, took_s
 
 
 def _difference(expected: Any, got: Any) -> float:

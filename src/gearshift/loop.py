@@ -41,6 +41,8 @@ class Loop:
         """The last one,"""
         self.answers = 0
         """and how many there were."""
+        self.put_off = ""
+        """What was proposed last and may not happen now, and why; empty if it may."""
         self.cost_s = 0.0
         """CPU time of this side; `answer` tells the other's."""
         self.began_s = monotonic()
@@ -78,6 +80,7 @@ class Loop:
             hands.in_force,
             hands.trial,
             hands.timings(),
+            served=hands.served,
             held_bytes=hands.held_bytes,
             ready=hands.ready,
         )
@@ -99,6 +102,7 @@ class Loop:
 
     def consider(self, proposal: Proposal, snapshot: Snapshot) -> None:
         reason = self.guard.review(proposal, snapshot, self.hands.why_illegal)
+        self.put_off = "" if reason is None else f"{proposal.plan.summary}: {reason}"
         if reason is not None:
             if reason.startswith(REFUSED):
                 why = reason.removeprefix(f"{REFUSED}: ")
@@ -124,17 +128,32 @@ class Loop:
         if seen is None or plan.fingerprint not in snapshot.ready:
             return
         if self.guard.too_soon(snapshot) is None and not self.guard.is_slower(plan, snapshot):
-            reason = f"served before in {situation}"
-            self.changeover.adopt(Proposal(plan=plan, how=How.ADOPT, reason=reason), snapshot)
+            current = self.guard.plans.get(snapshot.plan)
+            model, plans = self.guard.model, self.guard.plans
+            foreseen = None if current is None else model.estimate(current, situation, plans)
+            proposal = Proposal(
+                plan=plan,
+                how=How.ADOPT,
+                reason=f"served before in {situation}",
+                predicted_s=seen.mean_s,
+                current_s=None if foreseen is None else foreseen.mean_s,
+            )
+            self.changeover.adopt(proposal, snapshot)
 
     def roll_back(self, snapshot: Snapshot) -> bool:
         """What is known to be slower than another does not stay, whatever the policy thinks."""
         found = self.guard.better_known(snapshot)
         if found is None or self.hands.why_illegal(found[0]) is not None:
             return False
-        plan, ratio = found
-        reason = f"rolled back: the plan in force takes {ratio:.2f} times as long here"
-        self.changeover.adopt(Proposal(plan=plan, how=How.ADOPT, reason=reason), snapshot)
+        plan, best, ratio = found
+        proposal = Proposal(
+            plan=plan,
+            how=How.ADOPT,
+            reason=f"rolled back: the plan in force takes {ratio:.2f} times as long here",
+            predicted_s=best.mean_s,
+            current_s=best.mean_s * ratio,
+        )
+        self.changeover.adopt(proposal, snapshot)
         return True
 
     def _at_once(self, proposal: Proposal | None, snapshot: Snapshot) -> bool:

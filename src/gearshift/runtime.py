@@ -27,24 +27,24 @@ from gearshift.act.changes import Changes
 from gearshift.act.compile import order_for
 from gearshift.act.engines import Engine
 from gearshift.act.labels import Labels
+from gearshift.act.mishaps import Mishaps
 from gearshift.act.pool import EnginePool, open_pool
 from gearshift.act.prepared import Prepared
-from gearshift.act.renew import Renewal
-from gearshift.act.room import Room
+from gearshift.act.room import Room, usual_limit
 from gearshift.act.serving import Serving
 from gearshift.act.space import space_of
 from gearshift.act.tally import Tallies
-from gearshift.act.variants import Variants, Workshop
+from gearshift.act.variants import Workshop
 from gearshift.act.verify import Tolerance
 from gearshift.adaptive import explain, open_control, open_loop
 from gearshift.capture.load import capture
 from gearshift.capture.program import Fragment, Program
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Limits
-from gearshift.errors import EngineError, PlanError, VerifyError
+from gearshift.errors import EngineError, PlanError
 from gearshift.ir.measurement import Memory
-from gearshift.ir.topology import CALLER
 from gearshift.loop import Loop
+from gearshift.observe.store import cpu_quota
 from gearshift.plan import Objective, Plan, Region, Space, check, render
 from gearshift.plan.decision import TRIAL, Decision
 from gearshift.plan.plan import ordered
@@ -111,20 +111,20 @@ class Runtime:
         self.program, self.objective, self.tolerance = program, objective, tolerance
         self.policy = policy
         """Who decides."""
-        self.faults: dict[str, int] = {}
-        """Failures survived, by engine."""
         self._pool = open_pool(engines)
         self._owns_pool = self._pool is not engines
         self.open_engine = self._pool.get
         self._background = Background()
         self._tallies = Tallies()
         self._labels = Labels(program.by_name.get(""))
-        self._counting = threading.Lock()
         self._closed = False
-        self._audit = Audit(self._background, tolerance, self._caught)
+        self._quota = cpu_quota()
+        self._audit = Audit(
+            self._background, tolerance, lambda plan, error: self._mishaps.caught(plan, error)
+        )
         self._begin()
         self._room = Room(
-            limit=objective.memory_limit,
+            limit=objective.memory_limit or usual_limit(program.weight_bytes),
             weight_bytes=program.weight_bytes,
             make_room=self._make_room,
         )
@@ -137,12 +137,9 @@ class Runtime:
                 lambda: self._need(fragment, regions, ready)
             ),
             count=self._room.count,
-            weights_changed=self._weights_changed,
-            failed=self._failed,
+            weights_changed=self._mishaps.weights_changed,
+            failed=self._mishaps.failed,
             labels=self._labels,
-        )
-        self._renewal = Renewal(
-            self._background, lambda: [fragment.watch for fragment in self.program.fragments]
         )
         self._loop: Loop | None = None
         if control is not None and program.fragments:
@@ -204,6 +201,11 @@ class Runtime:
         return list(self._changes.decisions)
 
     @property
+    def faults(self) -> dict[str, int]:
+        """Failures survived, by engine."""
+        return self._mishaps.faults
+
+    @property
     def adapts(self) -> bool:
         """Whether plans change by themselves."""
         return self._loop is not None and not self._closed
@@ -211,7 +213,7 @@ class Runtime:
     @property
     def space(self) -> Space:
         """What may be decided for this model on this machine."""
-        return space_of(self.program, self._pool)
+        return space_of(self.program, self._pool, self._quota)
 
     @property
     def memory(self) -> Memory:
@@ -249,7 +251,8 @@ class Runtime:
             if canonical == self._serving.eager.executor.plan:
                 return self._serving.eager
             reuse = [variant for old in self._serving.variants for variant in old.built]
-            return assemble(self.program, canonical, self._shop, self._audit, self._broken, reuse)
+            broken = self._mishaps.broken
+            return assemble(self.program, canonical, self._shop, self._audit, broken, reuse)
 
     def _check(self, plan: Plan) -> None:
         try:
@@ -302,7 +305,9 @@ class Runtime:
     def _after_fork(self) -> None:
         """In a child process threads, locks and sessions of the parent are of no use."""
         self._closed = True
-        self._background, self._counting = Background(), threading.Lock()
+        if self._loop is not None:
+            self._loop.control.abandon()
+        self._background = Background()
         self._owns_pool, self._loop = False, None
         self._begin()
 
@@ -317,6 +322,13 @@ class Runtime:
         eager = eager_executor(self.program, self._tallies, self._labels)
         self._serving = Serving(eager, self._background, self._audit.watch)
         self._changes = Changes(self._serving, self.prepare, self._as_captured)
+        self._mishaps = Mishaps(
+            self._serving,
+            self._changes,
+            self._pool,
+            self._background,
+            lambda: [fragment.watch for fragment in self.program.fragments],
+        )
 
     def _make_room(self) -> None:
         """What stands by goes, and what is on its way out is waited for."""
@@ -345,58 +357,6 @@ class Runtime:
         self.program = replace(self.program, fragments=fragments)
         with self._changes.lock:
             self._serving.shelf.clear()
-
-    def _weights_changed(self) -> None:
-        """Calls run eagerly, on the new weights, until the plan is built anew from them."""
-        trial = self._serving.trial
-        if trial is not None:
-            self._serving.drop(trial.new.plan)
-        plan, count = self.plan, self._changes.count
-        if plan != self._serving.eager.executor.plan and self._serving.to_eager(instead_of=plan):
-            with self._changes.lock:
-                self._serving.shelf.clear()
-            self._renewal.begin(
-                lambda: self._changes.swap_unless_overtaken(plan, "weights changed", count),
-                lambda: self._changes.count != count or self._closed,
-            )
-
-    def _failed(self, variants: Variants, region: Region, error: Exception) -> None:
-        """A step raised; the call is being run again eagerly. Later calls avoid the culprit."""
-        with self._counting:
-            self.faults[region.engine] = self.faults.get(region.engine, 0) + 1
-        plan = self._serving.plan_of(variants)
-        if plan is None or not self._serving.drop(plan):
-            return
-        text = f"{type(error).__name__}: {str(error)[:200]}"
-        self._changes.record(plan, f"region {region.name} failed on {region.engine}", text)
-        if region.engine == CALLER:
-            self._changes.ban(plan, f"it failed: {text}")
-            return
-        self._pool.quarantine(region.engine, text)
-        moved = tuple(
-            replace(r, engine=CALLER) if r.engine == region.engine else r for r in plan.regions
-        )
-        reason = f"engine {region.engine} is quarantined"
-        count, instead = self._changes.count, Plan(regions=moved)
-        self._background.submit(lambda: self._changes.swap_unless_overtaken(instead, reason, count))
-
-    def _broken(
-        self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
-    ) -> Any:
-        """The model's own code failed around captured parts. If it does not by itself, the plan is
-        at fault."""
-        result = self._serving.eager.executor(args, kwargs)
-        self._serving.drop(plan)
-        text = f"{type(error).__name__}: {str(error)[:200]}"
-        self._changes.ban(plan, f"it failed: {text}")
-        self._changes.record(plan, "the model's own code failed around captured parts", text)
-        return result
-
-    def _caught(self, plan: Plan, difference: VerifyError) -> None:
-        """A live call's result differed: the plan that gave it must not serve."""
-        self._serving.drop(plan)
-        self._changes.ban(plan, f"it was wrong: {difference}")
-        self._changes.record(plan, "a live call was checked", f"rolled back: {difference}")
 
 
 def _end(background: Background, pool: EnginePool | None) -> None:

@@ -25,7 +25,7 @@ def show_run(runtime: Runtime, run: Run) -> None:
     rows = ((eager, run.theirs, 1.0), ("gearshift, all the time", run.ours, run.vs_eager))
     for name, series, ratio in (*rows, ("at the end", run.ours.end(), run.vs_eager_at_end)):
         times = [f"{s * 1e3:.2f}" for s in (series.mean_s, series.median_s, series.p95_s)]
-        table.add_row(name, str(len(series.call_s)), *times, f"{ratio:.2f}x")
+        table.add_row(name, str(series.num_calls), *times, f"{ratio:.2f}x")
     out = Console()
     out.print(table)
     out.print(runtime.explain(), markup=False, soft_wrap=True, highlight=False)
@@ -43,7 +43,7 @@ def show_profile(plan: Plan, rows: list[Measurement]) -> None:
         fastest = min(mine.values(), default=None)
         cells = [_cell(mine.get(setting), fastest) for setting in settings]
         table.add_row(region.name, str(len(region.ops)), *cells)
-    Console().print(table)
+    wide().print(table)
 
 
 def show_doctor(found: Diagnosis) -> None:

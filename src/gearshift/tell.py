@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gearshift.act.executor import Timing
+from gearshift.act.executor import Timing, lasted_s
 from gearshift.adaptive import costs
 from gearshift.errors import UsageError
 from gearshift.ir.graph import Graph
@@ -27,14 +27,16 @@ from gearshift.observe.store import machine_fields, versions_key
 from gearshift.plan.decision import TRIAL
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.rewrite import EAGER
-from gearshift.view.story import END, Box, Call, Cost, Crowd, Reading, Series, Span, Story
+from gearshift.view.story import Box, Call, Cost, Crowd, Reading, Series, Span, Story, towards_end
 from gearshift.view.terminal import Load, Moment
 
 if TYPE_CHECKING:
-    from gearshift.live import Run
+    from gearshift.live import Called, Run
+    from gearshift.live import Series as Calls
     from gearshift.runtime import Runtime
 
-NOW_CALLS = 20
+NOW_CALLS, NOW_THEIRS = 20, 5
+"""The last few seconds; there are fewer calls of the model as it was."""
 WHOLE = "the model"
 COUNTERS = {
     OTHERS: "others' share of the cores",
@@ -51,11 +53,13 @@ def story_of(
     facts: Mapping[str, str] | None = None,
 ) -> Story:
     """`run` is what whoever called the runtime kept; else what the loop saw stands for it."""
-    loop, start_s = runtime._loop, runtime.began_s
+    loop, start_s, plan = runtime._loop, runtime.began_s, runtime.plan
     seen = [] if loop is None else list(loop.history)
-    calls = _calls(runtime, seen, start_s) if run is None else _calls_of(run, start_s)
+    calls = _calls(runtime, seen, start_s) if run is None else _calls_of(run.ours, start_s)
     recent = recent_calls(runtime)
-    mine = [timing for plan, timing in recent if plan == runtime.plan]
+    mine = [timing for other, timing in recent if other == plan]
+    eager = runtime._serving.eager.executor.plan
+    changes = runtime._changes
     return Story(
         model=model or type(runtime.program.eager).__name__,
         facts={**_facts(runtime), **(facts or {})},
@@ -63,12 +67,17 @@ def story_of(
         end_s=_end_s(calls),
         reference=runtime.program.reference_name,
         reference_s=_reference_s(runtime) if run is None else run.theirs.median_s,
+        reference_calls=[] if run is None else _calls_of(run.theirs, start_s),
         reference_end_s=None if run is None else run.theirs.end().median_s,
         crowds=_crowds(seen, start_s) or ([] if run is None else _stays(run, start_s)),
         decisions=runtime.decisions,
-        boxes=_boxes(runtime.plan, runtime.program.graph, mine),
-        spans=[_spans(plan, timing, start_s) for plan, timing in recent],
-        one_call=_middle([_spans(runtime.plan, timing, start_s) for timing in mine]),
+        num_decisions=changes.num_decisions,
+        num_swaps=changes.num_swaps,
+        boxes=_boxes(plan, runtime.program.graph, mine),
+        spans=[_spans(other, timing, start_s, eager) for other, timing in recent],
+        call_s=fmean(timing.call_s for timing in mine) if mine else None,
+        between_s=_between_s(mine),
+        one_call=_middle([_spans(plan, timing, start_s, eager) for timing in mine]),
         costs=costs_of(runtime),
         readings=[] if loop is None else list(_readings(loop)),
         counters=_counters(seen, start_s),
@@ -89,18 +98,18 @@ def moment_of(
     """`lately_s` are medians of stretches of the run, `calling` is the share of the time since the
     last moment that was spent in calls of ours."""
     loop, trial = runtime._loop, runtime.trial
-    ours_s = run.ours.call_s
+    building = None if loop is None else loop.changeover.building
     situation = None if loop is None or loop.seen is None else loop.seen.situation
     return Moment(
         model=model,
         plan=runtime.plan.summary,
         trial=None if trial is None else trial.summary,
-        building=loop is not None and loop.changeover.building,
+        building=None if building is None else building.summary,
         situation="" if situation is None else str(situation),
-        now_s=median(ours_s[-NOW_CALLS:]),
-        start_s=median(ours_s[:NOW_CALLS]),
+        now_s=_median_s(run.ours.calls[-NOW_CALLS:]),
+        start_s=_median_s(run.ours.calls[:NOW_CALLS]),
         reference=runtime.program.reference_name,
-        reference_s=run.theirs.median_s,
+        reference_s=_median_s(run.theirs.calls[-NOW_THEIRS:]),
         lately_s=lately_s,
         engines=_engines(runtime, calling),
         cores=[] if loop is None else _cores(loop),
@@ -126,7 +135,7 @@ def _engines(runtime: "Runtime", calling: float) -> list[Load]:
     whole_s = 0.0
     for plan, timing in recent_calls(runtime)[-NOW_CALLS:]:
         whole_s += timing.call_s
-        for span in _spans(plan, timing, 0.0):
+        for span in _spans(plan, timing, 0.0, runtime._serving.eager.executor.plan):
             if span.engine in worked:
                 worked[span.engine] += span.end_s - span.begin_s
     return [
@@ -192,16 +201,18 @@ def _facts(runtime: "Runtime") -> dict[str, str]:
     return told
 
 
-def _calls_of(run: "Run", start_s: float) -> list[Call]:
+def _calls_of(series: "Calls", start_s: float) -> list[Call]:
     return [
-        Call(at_s=call.at_s - start_s, call_s=call.call_s, plan=call.plan)
-        for call in run.ours.calls
+        Call(at_s=call.at_s - start_s, call_s=call.call_s, plan=call.plan) for call in series.calls
     ]
 
 
 def _end_s(calls: Sequence[Call]) -> float | None:
-    last = [call.call_s for call in calls[int(len(calls) * (1 - END)) :]]
-    return median(last) if last else None
+    return _median_s(towards_end(calls)) if calls else None
+
+
+def _median_s(calls: Sequence["Call | Called"]) -> float:
+    return median(call.call_s for call in calls)
 
 
 def _calls(runtime: "Runtime", seen: Sequence[Snapshot], start_s: float) -> list[Call]:
@@ -264,6 +275,9 @@ def _boxes(plan: Plan, graph: Graph, timings: Sequence[Timing]) -> list[Box]:
             if made_by is not None and home[made_by] != home[op.name]:
                 feeds[home[made_by]][home[op.name]] = None
     mean_s = _region_s(timings)
+    if not mean_s and timings and len(plan.regions) == 1:  # the model itself leaves no stretches
+        mean_s = {plan.regions[0].name: fmean(timing.call_s for timing in timings)}
+    parts = list(dict.fromkeys(op.fragment for op in graph.ops))
     return [
         Box(
             name=region.name,
@@ -274,6 +288,7 @@ def _boxes(plan: Plan, graph: Graph, timings: Sequence[Timing]) -> list[Box]:
             rewrite=str(region.rewrite),
             feeds=tuple(feeds[region.name]),
             mean_s=mean_s.get(region.name),
+            part=parts.index(graph.by_name[region.name].fragment),
         )
         for region in (plan.regions[index] for index in order)
     ]
@@ -299,26 +314,40 @@ def _region_s(timings: Iterable[Timing]) -> dict[str, float]:
     return {region: fmean(seconds) for region, seconds in parts.items()}
 
 
-def _spans(plan: Plan, timing: Timing, start_s: float) -> list[Span]:
-    """In the order they began. The model itself has no regions: it is one of its own."""
+def _between_s(timings: Sequence[Timing]) -> float:
+    """What of a call is spent in no region, where regions were timed."""
+    left_s = [
+        timing.call_s - lasted_s(s for stretches in timing.spans.values() for s in stretches)
+        for timing in timings
+        if timing.spans
+    ]
+    return max(0.0, fmean(left_s)) if left_s else 0.0
+
+
+def _spans(plan: Plan, timing: Timing, start_s: float, eager: Plan) -> list[Span]:
+    """In the order they began. The model itself has no regions: it is one of its own. None of a
+    call whose regions were not timed."""
     known = {region.name: region for region in plan.regions}
-    ran = timing.spans or {WHOLE: (timing.at_s, timing.at_s + timing.call_s)}
-    return [
+    whole = (CALLER, timing.at_s, timing.at_s + timing.call_s)
+    ran = timing.spans or ({WHOLE: (whole,)} if plan == eager else {})
+    spans = [
         Span(
             region=name,
-            engine=known[name].engine if name in known else CALLER,
+            engine=engine,
             backend=known[name].rewrite.backend if name in known else EAGER.backend,
             rewrite=str(known[name].rewrite if name in known else EAGER),
             begin_s=begin_s - start_s,
             end_s=end_s - start_s,
         )
-        for name, (begin_s, end_s) in sorted(ran.items(), key=lambda entry: entry[1])
+        for name, stretches in ran.items()
+        for engine, begin_s, end_s in stretches
     ]
+    return sorted(spans, key=lambda span: span.begin_s)
 
 
 def _middle(calls: Sequence[Sequence[Span]]) -> Sequence[Span]:
     """The middle one by length, of those that ran all that the last one did."""
-    last = [spans for spans in calls if len(spans) == len(calls[-1])]
+    last = [spans for spans in calls if spans and len(spans) == len(calls[-1])]
     last.sort(key=lambda spans: max(s.end_s for s in spans) - min(s.begin_s for s in spans))
     return last[len(last) // 2] if last else ()
 
@@ -347,7 +376,7 @@ def _readings(loop: Loop) -> Iterator[Reading]:
         yield Reading(
             name=row.name,
             text=_number(metric, str(row.unit)) if metric is not None and known else "",
-            source=str(metric.source) if metric is not None and known else str(row.source),
+            source=str(row.source if metric is None else metric.source),
             origin=row.origin,
         )
 

@@ -114,7 +114,7 @@ class Sleepy(NullEngine):
             return result
 
         thread = threading.Thread(target=lambda: job.run())
-        job = PinnedJob(slow, inputs, thread)
+        job = PinnedJob(slow, inputs, thread, self.spec.name)
         thread.start()
         return job
 

@@ -3,6 +3,7 @@
 import pytest
 
 from gearshift.bench.neighbours import Neighbour
+from gearshift.bench.runtime import _by_phase
 from gearshift.bench.score import (
     PEERS,
     TRIAL,
@@ -99,6 +100,27 @@ def test_a_summary_has_mean_and_minimum_by_trace() -> None:
 
 
 def test_a_seed_tells_all_that_happens() -> None:
-    one, same, other = (traces(seed, 2, 5.0, 5) for seed in (1, 1, 2))
+    one, same, other = (traces(seed, [0, 1], 5.0, 5) for seed in (1, 1, 2))
     assert one == same != other
     assert [bool(phase.neighbours) for phase in one["changing"]] == [False, True] * 2 + [False]
+
+
+def test_calls_are_filed_under_the_phase_they_began_in() -> None:
+    answers = [
+        {"at_s": [0.0, 0.9], "call_s": [0.5, 0.6], "plans": ["a", "b"]},
+        {"at_s": [1.5, 9.9], "call_s": [0.5, 0.1], "plans": ["c", "d"]},
+    ]
+    first, second = _by_phase(answers, [1.0, 5.0])
+    assert (first.call_s, first.plans) == ([0.5, 0.6], ["a", "b"])
+    assert (second.call_s, second.plans) == ([0.5, 0.1], ["c", "d"])
+
+
+def test_neighbours_are_put_on_the_contenders_own_cores() -> None:
+    cores = {
+        neighbour.core
+        for seed in range(50)
+        for phases in traces(seed, [5, 7], 5.0, 5).values()
+        for phase in phases
+        for neighbour in phase.neighbours
+    }
+    assert cores == {None, 5, 7}

@@ -68,6 +68,18 @@ def test_a_hidden_change_is_noticed_by_its_times() -> None:
     assert world.plan == ONE
 
 
+def test_a_small_hidden_change_is_noticed_if_it_lasts() -> None:
+    """By less than machines differ from minute to minute: taking turns tells."""
+    times = {(EAGER, 0): 0.040, (TWO, 0): 0.020, (ONE, 0): 0.022}
+    world = World(times)
+    running = loop(world)
+    world.live(running, 30)
+    assert world.plan == TWO
+    times[TWO, 0] = 0.028
+    world.live(running, 120)
+    assert world.plan == ONE
+
+
 def test_a_worse_minute_is_not_taken_for_a_worse_plan() -> None:
     """Everything takes longer for a while; what another plan took before is no measure of that."""
     times = {(EAGER, 0): 0.040, (TWO, 0): 0.020, (ONE, 0): 0.022}

@@ -1,5 +1,6 @@
 """The loop in a world of numbers: trials, returns, what it tells and what it keeps."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,7 @@ from decide.world import (
 from gearshift.decide import guard
 from gearshift.decide.control import InProcess
 from gearshift.decide.guard import Limits
+from gearshift.decide.messages import Answer
 from gearshift.decide.policy import MAX_REFUSALS, How, Options, Outcome, Proposal
 from gearshift.decide.reward import Costs
 from gearshift.errors import UsageError
@@ -198,7 +200,7 @@ def test_a_newcomer_that_breaks_the_limit_does_not_serve_though_it_is_faster() -
     while running.changeover.trial is None:
         world.live(running, 0.1)
     assert world.newcomer == TWO
-    running.guard._recent.extend([0.05] * 100)
+    running.guard._newcomer_s.extend([0.05] * 100)
     world.live(running, 1.0)
     assert world.plan == EAGER
 
@@ -325,8 +327,8 @@ def test_what_a_trial_costs_is_not_what_the_policy_says() -> None:
     world = World({(EAGER, 0): 0.02, (TWO, 0): 0.02, (ONE, 0): 0.2})
     running = loop(world, Asking(Always(boast)))
     world.live(running, 60)
-    lost_s = sum(t - 0.02 for _, plan, t in world.served if plan == ONE)
-    assert lost_s <= 0.02 * sum(t for _, _, t in world.served) + 0.25
+    lost_s = sum(t - 0.02 for _, plan, t in world.calls if plan == ONE)
+    assert lost_s <= 0.02 * sum(t for _, _, t in world.calls) + 0.25
 
 
 @pytest.mark.capability("core.never-slower")
@@ -367,5 +369,50 @@ def test_a_breach_of_what_calls_may_take_stops_a_trial_at_once() -> None:
     world.live(running, 20)
     assert world.tried
     assert world.plan == EAGER
-    late = [t for at_s, _, t in world.served if t > 0.04 and at_s > 1000 + 10]
+    late = [t for at_s, _, t in world.calls if t > 0.04 and at_s > 1000 + 10]
     assert not late, "and nothing is tried for a while"
+
+
+def test_a_limit_that_is_missed_anyway_does_not_keep_a_better_plan_away() -> None:
+    world = World({(EAGER, 0): 0.04, (TWO, 0): 0.02, (ONE, 0): 0.035})
+    running = loop(world, limits=Limits(slo_s=0.03))
+    world.live(running, 20)
+    assert world.plan == TWO
+    strict = World({(EAGER, 0): 0.04, (TWO, 0): 0.02, (ONE, 0): 0.035})
+    strict.live(loop(strict, limits=Limits(slo_s=0.01)), 20)
+    assert strict.plan == TWO, "nobody keeps to it, so the fastest serves"
+
+
+def test_hundreds_of_sizes_are_adapted_to() -> None:
+    world = World()
+    world.signatures = [f"float32[1, {length}]" for length in range(100, 356)]
+    world.live(loop(world), 60)
+    assert world.plan == TWO
+
+
+def test_what_may_not_happen_now_is_told() -> None:
+    world = World()
+    tried = Proposal(plan=ONE, how=How.TRY, reason="?", predicted_s=0.001, current_s=0.02)
+    running = loop(world, Asking(Always(tried)), Limits(explore_share=0.0))
+    world.live(running, 3)
+    assert "the exploration budget is spent" in running.put_off
+    assert ONE.summary in running.put_off
+
+
+def test_with_energy_a_verdict_tells_time_and_cost_apart() -> None:
+    """Slower, but cheaper."""
+    world = World({(EAGER, 0): 0.04, (TWO, 0): 0.020, (ONE, 0): 0.025})
+    saving = Objective(latency=0.1, energy=0.9)
+    running = loop(world, objective=saving)
+    told: list[Outcome] = []
+    ask = running.control.ask
+
+    def listening(snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Answer | None:
+        told.extend(outcomes)
+        return ask(snapshot, outcomes)
+
+    running.control.ask = listening  # type: ignore[method-assign]
+    world.live(running, 60)
+    assert world.plan == ONE
+    texts = [o.why for o in told if o.plan == ONE.fingerprint and "by the objective" in o.why]
+    assert any("less by the objective" in text for text in texts), [o.why for o in told]

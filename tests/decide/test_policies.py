@@ -2,6 +2,7 @@
 
 import pytest
 
+from gearshift.act.backends.protocol import thread_counts
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.check import check_policy
 from gearshift.decide.keep import Keep
@@ -9,7 +10,7 @@ from gearshift.decide.policy import How, Options, Outcome, Policy, Proposal
 from gearshift.decide.proportional import Proportional
 from gearshift.decide.rules import Rules
 from gearshift.ir.snapshot import Situation, Snapshot
-from gearshift.plan import Plan
+from gearshift.plan import Plan, Region, Rewrite
 from gearshift.predict.cost_model import CostModel, NullCostModel, check_cost_model
 from gearshift.predict.table import Table
 
@@ -59,3 +60,26 @@ class Stubborn:
 def test_the_checker_finds_what_is_wrong(policy: Policy, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         check_policy(policy)
+
+
+@pytest.mark.parametrize("policy", [Proportional, Rules])
+@pytest.mark.parametrize(("cores", "neighbours", "threads"), [(2, 1, 1), (4, 1, 3), (8, 3, 4)])
+def test_threads_are_as_many_as_neighbours_leave_cores_or_nearly(
+    policy: type[Policy], cores: int, neighbours: int, threads: int
+) -> None:
+    counts = thread_counts(cores)
+    plans = [
+        Plan(regions=(Region(ops=("a",), rewrite=Rewrite(backend="onnxruntime", threads=n)),))
+        for n in counts
+    ]
+    options = Options(plans={plan.fingerprint: plan for plan in plans}, num_cores=cores)
+    situation = Situation(signature="x", neighbours=neighbours)
+    snapshot = Snapshot(at_s=1.0, plan=plans[0].fingerprint, trial=None, situation=situation)
+    chosen = policy()
+    proposal = chosen.propose(snapshot, options)
+    assert proposal is not None
+    assert proposal.plan.regions[0].rewrite.threads == threads
+    lost = proposal.plan.fingerprint
+    chosen.learn(Outcome(plan=lost, how=How.TRY, kept=False, why="2% slower", situation=situation))
+    again = chosen.propose(snapshot, options)
+    assert again is None or again.plan.fingerprint != lost, "what lost rests"

@@ -49,6 +49,7 @@ class Label:
 @dataclass(frozen=True)
 class Call:
     label: Label
+    at_s: float
     call_s: float
     region_s: Mapping[str, float] = field(default_factory=dict)
 
@@ -72,7 +73,8 @@ class World:
         """In turns."""
         self.tried: list[Plan] = []
         self.pending: list[tuple[str, Call]] = []
-        self.served: list[tuple[float, Plan, float]] = []
+        self.served = (0, 0.0)
+        self.calls: list[tuple[float, Plan, float]] = []
         self.switches: list[tuple[float, Plan]] = []
         self.gains: list[tuple[str, float]] = []
         self.noted: list[Work] = []
@@ -110,10 +112,11 @@ class World:
         self.now_s += call_s
         self.energy_j += call_s * (plan.regions[0].rewrite.threads or CORES)
         label = Label(self.signatures[self.turn % len(self.signatures)], WORK)
-        call = Call(label, call_s, {plan.regions[0].name: call_s})
+        call = Call(label, self.now_s - call_s, call_s, {plan.regions[0].name: call_s})
         if plan not in self.mute:
             self.pending.append((plan.fingerprint, call))
-        self.served.append((self.now_s, plan, call_s))
+        self.calls.append((self.now_s, plan, call_s))
+        self.served = (self.served[0] + 1, self.served[1] + call_s)
 
     def clock(self) -> float:
         return self.now_s
@@ -161,7 +164,7 @@ class World:
             self._serve(proposal.plan)
             done(None)
 
-    def begin_trial(self, proposal: Proposal, usual_s: float, credit_s: float, done: Done) -> None:
+    def begin_trial(self, proposal: Proposal, credit_s: float, done: Done) -> None:
         if not self._refused(proposal.plan, done):
             self.newcomer, self.spent_s, self.credit_s = proposal.plan, 0.0, credit_s
             self.tried.append(proposal.plan)

@@ -4,6 +4,7 @@ import ast
 import math
 import os
 import signal
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -73,9 +74,9 @@ def test_G2_the_worst_plan_costs_no_more_than_the_budget(how: How) -> None:
     running = loop(world, Asking(Always(bad)), Limits(explore_share=0.02))
     world.live(running, 120)
     assert world.plan == EAGER
-    lost_s = sum(t - 0.02 for _, plan, t in world.served if plan == ONE)
-    total_s = sum(t for _, _, t in world.served)
-    one_call_s = max(t for _, plan, t in world.served if plan == ONE)
+    lost_s = sum(t - 0.02 for _, plan, t in world.calls if plan == ONE)
+    total_s = sum(t for _, _, t in world.calls)
+    one_call_s = max(t for _, plan, t in world.calls if plan == ONE)
     assert lost_s <= 0.02 * total_s + one_call_s
     assert running.guard.frozen_until_s > world.now_s - 60, "and then it is not heard"
 
@@ -205,7 +206,7 @@ def test_E6_what_the_store_says_wrongly_is_found_out(tmp_path: Path) -> None:
     start_s = world.now_s
     world.live(running, 60)
     assert world.plan == TWO
-    on_it = [at_s for at_s, plan, _ in world.served if plan == ONE]
+    on_it = [at_s for at_s, plan, _ in world.calls if plan == ONE]
     assert max(on_it) - start_s < 15, "for no longer than it takes to see it"
     assert len(world.switches) <= 6
 
@@ -225,3 +226,33 @@ def test_G5_calls_go_on_without_a_control_plane() -> None:
         os.kill(control.pid, signal.SIGKILL)  # type: ignore[attr-defined]
         for _ in range(50):
             torch.testing.assert_close(runtime(x), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_G5_a_control_process_that_cannot_be_started_is_done_without() -> None:
+    control = ChildProcess(["/no/such/program"])
+    control.greet(Hello(policy="bandit", plans=PLANS, num_cores=2, objective=Objective(), home=""))
+    for now_s in (1.0, 1.1, 5.0):
+        snapshot = Snapshot(at_s=now_s, plan="p", trial=None, situation=None)
+        assert control.ask(snapshot, []) is None
+    control.close()
+
+
+def test_a_fork_leaves_the_control_process_to_its_parent() -> None:
+    """Else it would not hear that the parent has closed its pipe, and could not save in peace."""
+    command = [sys.executable, "-c", "import sys; sys.stdin.read(); sys.exit(7)"]
+    control = ChildProcess(command)
+    process = control._process
+    assert process is not None
+    told, tell = os.pipe()
+    fork = os.fork()
+    if fork == 0:
+        control.abandon()
+        os.close(tell)
+        os.read(told, 1)  # until the parent is done
+        os._exit(0)
+    try:
+        control.close()
+        assert process.returncode == 7, "it ended by itself"
+    finally:
+        os.close(tell)
+        os.waitpid(fork, 0)

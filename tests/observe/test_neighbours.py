@@ -51,3 +51,12 @@ def test_without_a_count_of_what_is_ready_what_is_used_must_do() -> None:
 def test_what_we_want_is_what_we_get_and_wait_for() -> None:
     assert wanted_by_us(1.0, 0.5) == 2.0
     assert wanted_by_us(2.0, 0.0) == 2.0
+
+
+def test_of_many_only_about_how_many_matters() -> None:
+    neighbours = Neighbours(64)
+    counts = [neighbours.update(used=20.0, ready=ready) for ready in (17, 21, 19, 15, 22, 18) * 5]
+    assert set(counts[4:]) == {16}
+    for _ in range(10):
+        neighbours.update(used=50.0, ready=60.0)
+    assert neighbours.count == 64

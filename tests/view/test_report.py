@@ -14,7 +14,6 @@ from gearshift.view.story import Story
 SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
 
 
-@pytest.mark.capability("core.report")
 def test_the_page_tells_everything_and_needs_nothing_else() -> None:
     text = page(story())
     for title in ("Latency", "Plan in force", "One call", "Where the time went", "What was tried"):
@@ -78,5 +77,37 @@ def test_the_headline_compares_the_same_part_of_the_run() -> None:
 
 
 def test_what_was_left_out_is_counted_all_the_same() -> None:
-    last = replace(story().decisions[0], number=700)
-    assert "<b>700</b><span>decisions</span>" in page(replace(story(), decisions=[last]))
+    text = page(replace(story(), num_decisions=700, num_swaps=30))
+    assert "<b>700</b><span>decisions</span>" in text
+    assert "<b>30</b><span>swaps</span>" in text
+    assert "699 earlier ones are not kept" in text
+
+
+def test_many_regions_are_told_in_text_too() -> None:
+    assert page(story(regions=100)).count("<li>") == 100
+    assert "<li>" not in page(story(regions=20))
+
+
+def test_shares_are_of_the_whole_call() -> None:
+    text = page(replace(story(regions=1), call_s=0.004, between_s=0.003))
+    assert "in no region" in text
+    assert "<td class=number>25%</td>" in text
+    assert "<td class=number>75%</td>" in text
+
+
+def test_the_model_as_it_was_is_drawn_call_by_call() -> None:
+    calls = [replace(call, call_s=0.02 + 0.02 * (call.at_s > 5)) for call in story().calls]
+    flat, drawn = (SVG.findall(page(replace(story(), reference_calls=c)))[0] for c in ([], calls))
+    heights = [
+        {point.split(",")[1] for point in re.search(r'points="([^"]*)"', text)[1].split()}
+        for text in (flat, drawn)
+    ]
+    assert list(map(len, heights)) == [1, 2]
+
+
+def test_parts_of_a_model_are_drawn_one_after_the_other() -> None:
+    alone = [replace(box, feeds=(), part=index) for index, box in enumerate(boxes(3))]
+    drawn = ElementTree.fromstring(regions_chart(alone))
+    places = [(float(r.attrib["x"]), float(r.attrib["y"])) for r in drawn.iter("rect")]
+    assert places == sorted(places)
+    assert len({y for _, y in places}) == 1

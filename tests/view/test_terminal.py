@@ -26,7 +26,7 @@ def moment(num_decisions: int = 30) -> Moment:
         model="resnet18",
         plan="onnxruntime x2",
         trial=None,
-        building=False,
+        building=None,
         situation="float32[1, 3, 224, 224], 1 neighbour",
         now_s=0.0212,
         start_s=0.044,
@@ -85,8 +85,8 @@ def test_a_plan_put_in_force_has_its_reason_on_a_narrow_screen_too() -> None:
 
 
 def test_it_tells_what_is_under_way() -> None:
-    text = "\n".join(drawn(80, 24, replace(moment(), building=True, trial="openvino x1")))
-    assert "building a plan" in text
+    text = "\n".join(drawn(80, 24, replace(moment(), building="openvino x1", trial="openvino x1")))
+    assert "building openvino x1" in text
     assert "in turns with openvino x1" in text
 
 

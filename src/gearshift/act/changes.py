@@ -40,7 +40,7 @@ class Changes:
         """Plans that failed or were wrong while they served, by fingerprint, and why."""
         self._prepare, self._as_captured = prepare, as_captured
         self._ended = False
-        self._num_decisions = 0
+        self.num_decisions = self.num_swaps = 0
         self.start_s = monotonic()
         self._trial: tuple[str, float | None] = ("", None)
         self._turns: TakingTurns | None = None
@@ -71,15 +71,13 @@ class Changes:
             self._refuse_by_hand(prepared)
             self._serve(prepared, reason, gain, shelve=self.serving.in_force)
 
-    def begin_trial(
-        self, plan: Plan, reason: str, gain: float | None, *, usual_s: float, credit_s: float
-    ) -> None:
+    def begin_trial(self, plan: Plan, reason: str, gain: float | None, *, credit_s: float) -> None:
         """From here on half the calls go to this plan, a few in a row."""
         new = self._ready(plan, reason, gain)
         with self.lock:
             self._refuse_by_hand(new)
             self._trial = (reason, gain)
-            self.serving.begin_trial(new, usual_s=usual_s, credit_s=credit_s)
+            self.serving.begin_trial(new, credit_s=credit_s)
             self._turns = self.serving.trial
 
     def end_trial(self, *, keep_new: bool, why: str, gain: float | None) -> float:
@@ -136,25 +134,29 @@ class Changes:
         predicted_gain: float | None = None,
         measured_gain: float | None = None,
     ) -> None:
-        self._num_decisions += 1
-        decision = Decision(
-            number=self._num_decisions,
-            at_s=monotonic() - self.start_s,
-            plan=plan.fingerprint if isinstance(plan, Plan) else "no plan",
-            summary=plan.summary if why_malformed(plan) is None else "",
-            reason=reason,
-            outcome=outcome,
-            predicted_gain=predicted_gain,
-            measured_gain=measured_gain,
-        )
-        self.decisions.append(decision)
+        with self.lock:
+            self.num_decisions += 1
+            decision = Decision(
+                number=self.num_decisions,
+                at_s=monotonic() - self.start_s,
+                plan=plan.fingerprint if isinstance(plan, Plan) else "no plan",
+                summary=plan.summary if why_malformed(plan) is None else "",
+                reason=reason,
+                outcome=outcome,
+                predicted_gain=predicted_gain,
+                measured_gain=measured_gain,
+            )
+            self.num_swaps += decision.serves
+            self.decisions.append(decision)
 
     def amend(self, plan: str, measured_gain: float) -> None:
         """What the last change to this plan brought, once it is known."""
-        for index in range(len(self.decisions) - 1, -1, -1):
-            if self.decisions[index].plan == plan:
-                self.decisions[index] = replace(self.decisions[index], measured_gain=measured_gain)
-                return
+        with self.lock:
+            for index in range(len(self.decisions) - 1, -1, -1):
+                old = self.decisions[index]
+                if old.plan == plan:
+                    self.decisions[index] = replace(old, measured_gain=measured_gain)
+                    return
 
     def _ready(self, plan: Plan, reason: str, gain: float | None, build: bool = True) -> Prepared:
         """One that stands by, for the weights there are now; else built. A refusal is recorded."""

@@ -3,10 +3,11 @@
 This is the hot path. No logging, no JSON, no lock; whatever is not a known signature goes `aside`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,11 +19,13 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils import _pytree as pytree
 
+from gearshift.act.engines.protocol import Stretch
 from gearshift.act.labels import Key, Label, Labels
 from gearshift.act.steps import MAX_MARKS, Steps
 from gearshift.act.tally import Tallies
 from gearshift.capture.calls import refuse_absurd
 from gearshift.capture.program import Fragment
+from gearshift.ir.topology import CALLER
 from gearshift.plan.plan import Plan, Region
 
 
@@ -72,8 +75,9 @@ def outer_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key | None:
     return key_of(pytree.tree_leaves((args, kwargs)))
 
 
-Spans = dict[str, tuple[float, float]]
-"""When each region ran: from and to."""
+Spans = dict[str, tuple[Stretch, ...]]
+"""For each region who worked on it, and when: at once if it is divided, one after the other if it
+ran several times."""
 T = TypeVar("T")
 
 
@@ -121,12 +125,13 @@ class FragmentExecutor:
         of the inputs counts for the first region."""
         names = [region.name for region in self.regions]
         for marks, elsewhere in drained(steps.marks):
-            spans: Spans = {}
+            here: dict[str, tuple[float, float]] = {}
             for index, begin_s, end_s in zip(steps.regions, marks[:-1], marks[1:], strict=True):
-                first_s, _ = spans.get(names[index], (begin_s, end_s))
-                spans[names[index]] = (first_s, end_s)
-            for index, span in zip(steps.elsewhere, elsewhere, strict=True):
-                spans[names[index]] = span
+                first_s, _ = here.get(names[index], (begin_s, end_s))
+                here[names[index]] = (first_s, end_s)
+            spans: Spans = {name: ((CALLER, *span),) for name, span in here.items()}
+            for index, stretches in zip(steps.elsewhere, elsewhere, strict=True):
+                spans[names[index]] = stretches
             yield marks, spans
 
     def find(self, key: Key | None) -> Steps | None:
@@ -171,7 +176,16 @@ class Timing:
 
     @property
     def region_s(self) -> dict[str, float]:
-        return {region: end_s - begin_s for region, (begin_s, end_s) in self.spans.items()}
+        return {region: lasted_s(stretches) for region, stretches in self.spans.items()}
+
+
+def lasted_s(stretches: Iterable[Stretch]) -> float:
+    """How long anybody was at work: what overlaps counts once."""
+    total_s, until_s = 0.0, -math.inf
+    for begin_s, end_s in sorted((begin_s, end_s) for _, begin_s, end_s in stretches):
+        total_s += max(0.0, end_s - max(begin_s, until_s))
+        until_s = max(until_s, end_s)
+    return total_s
 
 
 class Executor(ABC):
@@ -231,6 +245,10 @@ class WholeExecutor(Executor):
                 yield Timing(label, marks[0], marks[-1] - marks[0], spans)
 
 
+def _begin_s(spans: Spans) -> float:
+    return min(begin_s for stretches in spans.values() for _, begin_s, _ in stretches)
+
+
 def _all_spans(fragment: FragmentExecutor) -> Iterator[Spans]:
     for steps in list(fragment.table.values()):
         for _, spans in fragment.ran(steps):
@@ -279,11 +297,13 @@ class PartialExecutor(Executor):
     def timings(self) -> Iterator[Timing]:
         """A region belongs to the call it began in; of calls at the same time, to the first."""
         ran = [spans for f in self.fragments.values() for spans in _all_spans(f)]
-        ran.sort(key=lambda spans: min(spans.values()))
-        begins_s = [min(spans.values())[0] for spans in ran]
+        ran.sort(key=_begin_s)
+        begins_s = list(map(_begin_s, ran))
         for key, at_s, call_s in drained(self.times):
             inside = ran[bisect_left(begins_s, at_s) : bisect_left(begins_s, at_s + call_s)]
-            spans = {name: span for part in inside for name, span in part.items()}
+            spans: Spans = {}
+            for name, stretches in (entry for part in inside for entry in part.items()):
+                spans[name] = (*spans.get(name, ()), *stretches)
             yield Timing(self.labels.of(key), at_s, call_s, spans)
 
     def _stand_in(self, name: str) -> Callable[..., Any]:

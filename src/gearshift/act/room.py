@@ -5,17 +5,34 @@ Must not know what is built or when it goes.
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from weakref import WeakSet
+
+import psutil
 
 from gearshift.act.variants import Variants
 from gearshift.errors import MemoryLimitError
 
+SPARE = 0.5
+CGROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def usual_limit(weight_bytes: int) -> int:
+    """Where the user sets none: the weights, and half of what is free in this machine, or in this
+    container."""
+    free = [psutil.virtual_memory().available]
+    for limit, used in CGROUPS:
+        with suppress(OSError, ValueError):  # not here, or "max"
+            free.append(int(Path(limit).read_text()) - int(Path(used).read_text()))
+    return weight_bytes + int(SPARE * max(0, min(free)))
+
 
 class Room:
-    def __init__(
-        self, *, limit: int | None, weight_bytes: int, make_room: Callable[[], None]
-    ) -> None:
+    def __init__(self, *, limit: int, weight_bytes: int, make_room: Callable[[], None]) -> None:
         """`make_room` lets go of what can be spared."""
         self._limit, self._weight_bytes, self._make_room = limit, weight_bytes, make_room
         self._built: WeakSet[Variants] = WeakSet()
@@ -39,9 +56,6 @@ class Room:
     @contextmanager
     def take(self, need: Callable[[], int]) -> Iterator[None]:
         """While something is built its bytes are spoken for; MemoryLimitError if too many."""
-        if self._limit is None:
-            yield
-            return
         needed = need()
         if self._total(needed) > self._limit:
             self._make_room()

@@ -60,14 +60,13 @@ class Serving:
     ) -> None:
         """What served before is freed, but for what is shelved."""
         kept = () if shelve is None else shelve.variants
-        self._exchange(prepared.executor, prepared.variants, kept=kept)
-        self.in_force = prepared
+        self._exchange(prepared.executor, prepared.variants, in_force=prepared, kept=kept)
         if shelve is not None:
             self.shelf.put(shelve, wanted=wanted)
 
-    def begin_trial(self, new: Prepared, *, usual_s: float, credit_s: float) -> None:
+    def begin_trial(self, new: Prepared, *, credit_s: float) -> None:
         old = self.in_force
-        turns = TakingTurns(old.executor, new.executor, usual_s=usual_s, credit_s=credit_s)
+        turns = TakingTurns(old.executor, new.executor, credit_s=credit_s)
         self.newcomer = new
         self._exchange(turns, (*old.variants, *new.variants))
 
@@ -96,18 +95,18 @@ class Serving:
 
     def to_eager(self, instead_of: Plan | None = None) -> bool:
         """Unless it is only to take the place of a plan that calls no longer run on."""
-        done = self._exchange(self.eager.executor, (), instead_of)
-        if done:
-            self.in_force = self.eager
-        return done
+        return self._exchange(self.eager.executor, (), instead_of, in_force=self.eager)
 
     def _exchange(
         self,
         executor: Executor,
         variants: tuple[Variants, ...],
         instead_of: Plan | None = None,
+        *,
+        in_force: Prepared | None = None,
         kept: tuple[Variants, ...] = (),
     ) -> bool:
+        """False if the plan to be replaced is not there any more."""
         with self._exchanging:
             before, old = self.active, self.variants
             if instead_of is not None and not before.runs(instead_of):
@@ -118,6 +117,8 @@ class Serving:
             for leaving in then - now:
                 self.recent.extend((leaving.plan, timing) for timing in leaving.timings())
             self.active, self.variants = executor, variants
+            if in_force is not None:
+                self.in_force = in_force
         self._watch_live(executor is not self.eager.executor)
         for current in variants:
             current.revive()
@@ -126,7 +127,8 @@ class Serving:
             variants_before.retire()
         releases = [v.release for v in gone if v not in kept]
         if releases:
-            self._background.let_go(before.in_flight, releases)
+            left = then - now
+            self._background.let_go(lambda: sum(e.in_flight() for e in left), releases)
         return True
 
     def _both(self, executor: Executor) -> tuple[Executor, ...]:

@@ -34,8 +34,8 @@ class Steps:
     marks: deque[tuple[list[float], list[Any]]] = field(
         default_factory=lambda: deque(maxlen=MAX_MARKS)
     )
-    """For each of the last calls when it began and when each step ended; and when each region on
-    another engine ran."""
+    """For each of the last calls when it began and when each step ended; and who worked on each
+    region that is elsewhere, and when."""
 
 
 class Unfit(Exception):
@@ -138,7 +138,8 @@ def _there(
     writes: tuple[int, ...],
     job_at: int,
 ) -> tuple[Step, Step]:
-    """Starts on another engine; then takes the results, leaving when it ran in the job's place."""
+    """Starts on another engine; then takes the results, and leaves who worked when in the job's
+    place."""
 
     def start(values: list[Any]) -> None:
         values[job_at] = engine.start(run, [values[i] for i in reads])
@@ -147,6 +148,6 @@ def _there(
         job = values[job_at]
         for i, result in zip(writes, job.result(), strict=True):
             values[i] = result
-        values[job_at] = job.span
+        values[job_at] = job.stretches
 
     return start, finish

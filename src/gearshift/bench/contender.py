@@ -86,10 +86,10 @@ def difference(expected: Any, result: Any) -> float:
 
 
 def cpu_seconds() -> float:
-    """Of this process and its children."""
+    """Of this process and its children, those that have ended included."""
     me = psutil.Process()
     times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
-    return float(sum(t.user + t.system for t in times))
+    return float(sum(t.user + t.system + t.children_user + t.children_system for t in times))
 
 
 Opened = tuple[Call, Callable[[], str], Callable[[], dict[str, Any]]]

@@ -62,16 +62,16 @@ def settings(num_cores: int) -> dict[str, Setting]:
 
 
 def measure(
-    models: Sequence[str], *, seed: int, num_cores: int, pace: Pace, say: Say
+    models: Sequence[str], *, seed: int, cores: Sequence[int], pace: Pace, say: Say
 ) -> dict[str, Any]:
     cases: list[dict[str, Any]] = []
     doubles: list[float] = []
     for model in models:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gearshift-")))
-            trace = traces(seed, num_cores, pace.phase_s, pace.changes)
+            trace = traces(seed, cores, pace.phase_s, pace.changes)
             trace = {name: phases for name, phases in trace.items() if name in pace.traces}
-            arena = _Arena(model, folder, num_cores, pace, stack, say)
+            arena = _Arena(model, folder, len(cores), pace, stack, say)
             lived = {name: arena.live_through(name, phases) for name, phases in trace.items()}
         for name, phases in trace.items():
             theirs = [arena.slices[name, phase.neighbours] for phase in phases]

@@ -73,7 +73,12 @@ def capture_onnx(path: Path) -> Program:
         runnable=frozenset(op.name for op in graph.ops),
     )
     fragment = _fragment(graph, form, leaves, example, reference, weights)
-    return Program(fragments=(fragment,), eager=reference, reference_name="reference")
+    return Program(
+        fragments=(fragment,),
+        eager=reference,
+        example=(example, {}),
+        reference_name="reference",
+    )
 
 
 def _fragment(

@@ -167,7 +167,7 @@ class Program:
     uncaptured: tuple[str, ...] = ()
     """What could not be captured: where and why."""
     example: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
-    """The arguments the user gave, for a model not captured whole."""
+    """The arguments the user gave."""
     reference_name: str = "eager"
     capture_s: float = field(default=0.0, compare=False)
 

@@ -20,6 +20,9 @@ SURELY = 1.15
 REST_S, TOO_SLOW_S = 30.0, 15.0
 """How long a loser rests the first time; twice that the next. What ran out of credit before there
 was a verdict gets another chance sooner."""
+SLOW, SLOW_S = 1.1, 10.0
+"""If what is known well takes so many times longer than usual for so long, it may not be the
+minute."""
 MAX_VISITED, MAX_STANDING = 16, 2
 """So many plans are kept ready for other situations."""
 Score = Callable[[Situation, Plan, float], float]
@@ -36,6 +39,8 @@ class Bandit:
         self.drift = Drift()
         self.visited: list[Situation] = []
         """The last one last."""
+        self._fine_s = 0.0
+        """When the machine was last about as fast as usual."""
         self.rests = Rests()
         """Losers by situation and plan; what was made to stand by, by that and plan."""
 
@@ -53,6 +58,7 @@ class Bandit:
             self._best_known(snapshot, situation, usable)
             or self._for_later(snapshot, situation, usable)
             or self._most_hopeful(snapshot, situation, usable)
+            or self._once_better(snapshot, situation, usable)
         )
 
     def learn(self, outcome: Outcome) -> None:
@@ -130,6 +136,31 @@ class Bandit:
             how=How.TRY,
             reason=f"never measured for {situation}; may be better",
             predicted_s=estimate.mean_s,
+            current_s=current.mean_s,
+        )
+
+    def _once_better(
+        self, snapshot: Snapshot, situation: Situation, plans: dict[str, Plan]
+    ) -> Proposal | None:
+        """What moves all plans alike is the minute's doing. If it lasts, it may be the plan's: the
+        one that used to take less than this one does now takes turns with it."""
+        current = self.model.measured(situation, snapshot.plan)
+        if current is None or self.model.minute < SLOW:
+            self._fine_s = self.now_s
+        if current is None or self.now_s - self._fine_s < SLOW_S:
+            return None
+        costs = self._costs(situation, plans)
+        usual = {f: cost / self.model.minute for f, cost in costs.items() if f != snapshot.plan}
+        usual = {f: cost for f, cost in usual.items() if not self._rests(situation, f)}
+        best = min(usual, key=lambda f: usual[f], default=None)
+        now = costs.get(snapshot.plan)
+        if best is None or now is None or usual[best] > CLEARLY * now:
+            return None
+        return Proposal(
+            plan=plans[best],
+            how=How.TRY,
+            reason=f"used to take less for {situation} than the plan in force does now",
+            predicted_s=current.mean_s,
             current_s=current.mean_s,
         )
 

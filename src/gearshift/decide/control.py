@@ -4,6 +4,7 @@ Must not know what is proposed. Never waits for the child: a question unanswered
 """
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -21,12 +22,15 @@ from gearshift.ir.snapshot import Sample, Snapshot
 from gearshift.observe.sampler import ASLEEP_S
 
 log = logging.getLogger("gearshift")
-CHILD = (sys.executable, "-m", "gearshift.decide.child")
+CHILD = (sys.executable, "-P", "-m", "gearshift.decide.child")
+"""-P: what lies in the folder the user is in must not stand in for a library."""
 PATIENCE_S, SAVE_S = 15.0, 2.0
 """Longer than the child may have to wait for the store."""
 ASK_S, BACK_OFF_S, LONGEST_S = 0.4, 1.0, 60.0
 MAX_WAITING = 512
 """Samples kept while the child is silent."""
+ABANDONED: list["subprocess.Popen[str]"] = []
+"""Of a parent process: never to be touched again."""
 
 
 class Control(Protocol):
@@ -34,6 +38,9 @@ class Control(Protocol):
         """Tells what was seen; gives the answer to an earlier question, if one has come."""
 
     def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """In a fork of this process."""
 
 
 class InProcess:
@@ -52,6 +59,9 @@ class InProcess:
     def close(self) -> None:
         return None
 
+    def abandon(self) -> None:
+        return None
+
 
 class ChildProcess:
     """Starts at once, since that takes a while; can be asked after `greet`."""
@@ -68,6 +78,7 @@ class ChildProcess:
         self._told: Snapshot | None = None
         self._outcomes: list[Outcome] = []
         self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._cpu_s = self._ended_cpu_s = 0.0
         self._start()
 
     def greet(self, hello: Hello) -> None:
@@ -91,6 +102,8 @@ class ChildProcess:
         if self._asked_s is not None and self._answers:
             self._asked_s, self._back_off_s = None, BACK_OFF_S
             answer = read_answer(self._answers.pop())
+            self._cpu_s = answer.cpu_s
+            answer = replace(answer, cpu_s=self._ended_cpu_s + self._cpu_s)
         if self._asked_s is None and self._worth_telling(snapshot):
             self._tell(replace(snapshot, samples=self._samples))
         return answer
@@ -134,16 +147,25 @@ class ChildProcess:
                 return True
             log.warning("the control plane %s; calls go on", "is silent" if silent else "died")
             self._end(process)
-            self._start_s = now_s + self._back_off_s
-            self._back_off_s = min(2 * self._back_off_s, LONGEST_S)
+            self._put_off(now_s)
         if now_s < self._start_s:
             return False
-        self._start()
-        return True
+        if not self._start():
+            self._put_off(now_s)
+        return self._process is not None
 
-    def _start(self) -> None:
+    def _put_off(self, now_s: float) -> None:
+        self._start_s = now_s + self._back_off_s
+        self._back_off_s = min(2 * self._back_off_s, LONGEST_S)
+
+    def _start(self) -> bool:
+        """False if the system does not let us now."""
         self._answers, self._asked_s, self._told = [], None, None
-        process = self._popen()
+        try:
+            process = self._popen()
+        except OSError as error:
+            log.warning("the control plane cannot be started: %s; calls go on", error)
+            return False
         self._process, self._lines = process, SimpleQueue()
         if self._hello is not None:
             self._say(write_hello(self._hello))
@@ -164,6 +186,7 @@ class ChildProcess:
 
         for work in (listen, speak):
             threading.Thread(target=work, name="gearshift control", daemon=True).start()
+        return True
 
     def _popen(self) -> subprocess.Popen[str]:
         """Ctrl-C is for who called us: the child is born deaf to it, and ends with its input."""
@@ -174,8 +197,19 @@ class ChildProcess:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+    def abandon(self) -> None:
+        """In a fork of this process: the child is the parent's, which must be the only one to hold
+        its pipes. They are not closed as files: the parent's threads may have been using them."""
+        process, self._process = self._process, None
+        if process is not None:
+            ABANDONED.append(process)
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                os.close(pipe.fileno())
+
     def _end(self, process: subprocess.Popen[str]) -> None:
         self._process = None
+        self._ended_cpu_s, self._cpu_s = self._ended_cpu_s + self._cpu_s, 0.0
         process.kill()
         process.wait()
         self._lines.put(None)

@@ -5,7 +5,7 @@ Trusts no policy: it goes by its own record of what was measured. Must not know 
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from gearshift.decide.drift import Drift
@@ -17,12 +17,14 @@ from gearshift.ir.measurement import Source
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.plan import Plan
 from gearshift.predict.cost_model import CostModel
+from gearshift.predict.estimate import Estimate
 
 MIN_CREDIT_S, MIN_CALLS = 1e-3, 8
 """A trial begins only if it may lose what so many calls are foreseen to lose: a shorter one would
 tell nothing."""
 USUAL_CALLS = 3
-RECENT_CALLS, SLO_CALLS, SLO_SHARE = 100, 10, 0.05
+RECENT_CALLS, SLO_CALLS, SLO_SHARE = 100, 3, 0.05
+"""So many calls that take too long may be anybody's hiccup."""
 BUILD_HEAD_S, PROMISING = 20.0, 1.25
 """So long plans may be built before their share of the time counts, as long as one is foreseen to
 take no more than so many times what the best one known here takes. Not where an earlier start has
@@ -50,10 +52,11 @@ class Limits:
     """A plan that takes so many times what another is known to take is rolled back if the
     situation has just changed; later it takes more to be sure, and the two take turns first."""
     slo_s: float | None = None
-    """So long a call may take; if more than one in twenty takes longer while a plan is tried, that
-    stops at once, and nothing is tried for a while."""
+    """So long a call may take; if more than one in twenty of a newcomer's takes longer, and more
+    than of the plan in force, its trial stops at once, and nothing is tried for a while."""
     freeze_s: float = 30.0
-    """A policy that did harm is not heard for so long; twice as long each further time."""
+    """Nothing is tried for so long after a newcomer did harm; twice as long each further time that
+    one used up its credit again and again."""
 
     def __post_init__(self) -> None:
         sound = {
@@ -94,6 +97,7 @@ class Guard:
         self._switches: deque[float] = deque(maxlen=limits.switches_per_minute)
         self._since: Situation | None = None
         self._recent: deque[float] = deque(maxlen=RECENT_CALLS)
+        self._newcomer_s: deque[float] = deque(maxlen=RECENT_CALLS)
 
     @property
     def credit_s(self) -> float:
@@ -103,9 +107,12 @@ class Guard:
     def note(self, snapshot: Snapshot) -> None:
         self.costs.note(snapshot, self.plans)
         self._drift.see(snapshot)
+        if snapshot.trial is None:
+            self._newcomer_s.clear()
         for sample in snapshot.samples:
             self.model.add(sample)
-            self._recent.extend(sample.seconds)
+            mine = sample.plan == snapshot.trial
+            (self._newcomer_s if mine else self._recent).extend(sample.seconds)
         self.served_s += snapshot.served_s
         if snapshot.trial is not None and self._breached():
             self.frozen_until_s = snapshot.at_s + self.limits.freeze_s
@@ -120,10 +127,11 @@ class Guard:
         return snapshot.at_s < self.frozen_until_s
 
     def _breached(self) -> bool:
-        slo_s, recent = self.limits.slo_s, self._recent
-        if slo_s is None or len(recent) < SLO_CALLS:
+        slo_s = self.limits.slo_s
+        if slo_s is None or sum(seconds > slo_s for seconds in self._newcomer_s) < SLO_CALLS:
             return False
-        return sum(seconds > slo_s for seconds in recent) > SLO_SHARE * len(recent)
+        now, usually = (_share_beyond(slo_s, s) for s in (self._newcomer_s, self._recent))
+        return now > max(SLO_SHARE, usually)
 
     def costs_of(self, sample: Sample) -> list[float]:
         """A plan of the user's own, which is none of ours, by its time alone."""
@@ -222,25 +230,23 @@ class Guard:
         costs = self.costs
         return costs.of(situation, plan, new.mean_s) > costs.of(situation, in_force, old.at_worst_s)
 
-    def better_known(self, snapshot: Snapshot) -> tuple[Plan, float] | None:
-        """What to go back to, if the plan in force is clearly slower; and how many times slower."""
+    def better_known(self, snapshot: Snapshot) -> tuple[Plan, Estimate, float] | None:
+        """What to go back to if the plan in force is clearly slower, what is known of that, and how
+        many times slower the one in force is."""
         situation = snapshot.situation
         if situation is None or snapshot.trial is not None or self.too_soon(snapshot):
             return None
         now = self.model.measured(situation, snapshot.plan)
-        known = [(f, self.model.measured(situation, f)) for f in self.plans]
+        found = {f: self.model.measured(situation, f) for f in self.plans}
+        known = {f: e for f, e in found.items() if e and not self._rests(f, snapshot.at_s)}
         of = self.costs.of
-        costs = {
-            f: of(situation, self.plans[f], e.mean_s)
-            for f, e in known
-            if e is not None and not self._rests(f, snapshot.at_s)
-        }
+        costs = {f: of(situation, self.plans[f], e.mean_s) for f, e in known.items()}
         if now is None or snapshot.plan not in costs:
             return None
         best = min(costs, key=lambda f: costs[f])
         ratio = costs[snapshot.plan] / costs[best]
         sure = ratio * (1 - SURE * now.deviation_s / now.mean_s) > self._clearly(snapshot)
-        return (self.plans[best], ratio) if sure else None
+        return (self.plans[best], known[best], ratio) if sure else None
 
     def switched(self, snapshot: Snapshot) -> None:
         self._switches.append(snapshot.at_s)
@@ -267,6 +273,10 @@ class Guard:
         if snapshot.at_s - self._switches[-1] < dwell_s:
             return f"{NOT_NOW}: a plan stays at least {self.limits.dwell_s:g} s"
         return None
+
+
+def _share_beyond(slo_s: float, calls: Collection[float]) -> float:
+    return sum(seconds > slo_s for seconds in calls) / len(calls) if calls else 0.0
 
 
 def _least_s(proposal: Proposal, usual_s: float) -> float:

@@ -203,7 +203,7 @@ class Mind:
     def _recall(self) -> tuple[Sample, ...]:
         """A few calls of the mean time stand for all that the store tells of."""
         found = []
-        for row in self.store.plans_of(**self.key):
+        for row in sorted(self.store.plans_of(**self.key), key=lambda row: row.seen_at_s):
             neighbours = row.key.context.removeprefix(NEIGHBOURS)
             if row.fingerprint in self.options.plans and neighbours.isdigit():
                 situation = Situation(signature=row.key.signature, neighbours=int(neighbours))

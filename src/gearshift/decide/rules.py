@@ -1,7 +1,7 @@
 """Rules of thumb, fixed beforehand: what a careful engineer would set without measuring."""
 
 from gearshift.decide.policy import How, Options, Outcome, Proposal
-from gearshift.decide.proportional import backend_of, threads_of
+from gearshift.decide.proportional import Losers, backend_of, nearest
 from gearshift.ir.snapshot import Snapshot
 from gearshift.plan.plan import Plan
 
@@ -9,17 +9,21 @@ PREFERENCE = ("openvino", "onnxruntime", "inductor", "eager")
 
 
 class Rules:
-    """Quiet: all cores. Neighbours: one thread, no spinning. The first backend there is."""
+    """Quiet: all cores. Neighbours: as many threads as they leave cores, no spinning. The first
+    backend there is; what lost its trial rests."""
 
     name = "rules"
+
+    def __init__(self) -> None:
+        self._losers = Losers()
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         situation = snapshot.situation
         if situation is None or snapshot.trial is not None:
             return None
-        wanted = 1 if situation.neighbours else options.num_cores
-        calm = [p for p in options.allowed.values() if not any(r.rewrite.spin for r in p.regions)]
-        fitting = [plan for plan in calm if threads_of(plan) == wanted]
+        wanted = max(1, options.num_cores - situation.neighbours)
+        usable = self._losers.without(snapshot, options.allowed)
+        fitting = nearest([p for p in usable if not any(r.rewrite.spin for r in p.regions)], wanted)
         fitting.sort(key=_rank)
         if not fitting or fitting[0].fingerprint == snapshot.plan:
             return None
@@ -28,7 +32,7 @@ class Rules:
         return Proposal(plan=fitting[0], how=How.TRY, reason=reason)
 
     def learn(self, outcome: Outcome) -> None:
-        return None
+        self._losers.learn(outcome)
 
 
 def _rank(plan: Plan) -> int:

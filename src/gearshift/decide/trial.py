@@ -1,6 +1,6 @@
-"""Which of two plans that take turns is faster, and whether that is clear yet.
+"""Which of two plans that take turns is better, and whether that is clear yet.
 
-Must not know plans: two lists of seconds in, a verdict out.
+Must not know plans: two lists of what calls cost in, a verdict out.
 """
 
 import math
@@ -24,8 +24,7 @@ TRIMMED = 0.1
 class Verdict:
     new_wins: bool
     gain: float
-    """Old time over new; above 1 the newcomer is faster."""
-    why: str
+    """Old cost over new; above 1 the newcomer is better."""
 
 
 def verdict(old: Sequence[float], new: Sequence[float]) -> Verdict | None:
@@ -39,10 +38,7 @@ def verdict(old: Sequence[float], new: Sequence[float]) -> Verdict | None:
     worth = math.log1p(WORTH)
     if abs(gain - worth) < SURE * error and min(len(old), len(new)) < AT_MOST:
         return None
-    share = math.expm1(-gain)
-    why = f"{-share:.1%} faster" if share < 0 else f"{share:.1%} slower"
-    calls = f"over {len(new)} calls each in turns"
-    return Verdict(new_wins=gain > worth, gain=math.exp(gain), why=f"{why} {calls}")
+    return Verdict(new_wins=gain > worth, gain=math.exp(gain))
 
 
 def times_as_fast(old: Sequence[float], new: Sequence[float]) -> float:

@@ -55,8 +55,8 @@ class Snapshot:
     num_calls: int = 0
     """and how many there were."""
     energy_j: float | None = None
-    """Per call of the plan that ran, measured or modelled as `readings` tell; None if no call came
-    or several plans ran."""
+    """Per call of the plan that ran, measured or modelled as `readings` tell; None if calls did not
+    fill most of the time, or were not all of one plan and signature."""
     held_bytes: int = 0
     ready: tuple[str, ...] = ()
     """Plans that could serve at once, by fingerprint; the one in force is among them."""

@@ -3,6 +3,7 @@
 Must not know where the readings come from.
 """
 
+import math
 import statistics
 from collections import deque
 
@@ -17,6 +18,8 @@ moment's count, and the one that starts a program is there for a moment, too."""
 CLEARLY = 0.75
 """So far from the number there is the count must be for another number, as long as somebody is
 there."""
+FEW = 4
+"""Up to so many are counted one by one; of more, only about how many matters: 8, 16, 32."""
 LEAST_RUN = 0.1
 
 
@@ -61,11 +64,15 @@ class Neighbours:
             self._waiting.clear()
             return 0
         if ready is None:
-            return min(self.num_cores, max(1, round(used)))
+            return self._about(used)
         self._waiting.append(ready)
         if len(self._waiting) < ENOUGH:
             return max(1, self.count)
         waiting = statistics.fmean(sorted(self._waiting)[1:-1])
-        if self.count and abs(waiting - self.count) < CLEARLY:
+        if self.count and abs(waiting - self.count) < max(CLEARLY, self.count / 2 - 1):
             return self.count
-        return min(self.num_cores, max(1, round(waiting)))
+        return self._about(waiting)
+
+    def _about(self, count: float) -> int:
+        number = max(1, round(count))
+        return min(self.num_cores, number if number <= FEW else 2 ** round(math.log2(number)))

@@ -3,7 +3,9 @@
 Must not know what is made of them.
 """
 
+import math
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +25,10 @@ NEWS_S = 0.08
 """Counters asked sooner tell what they told last, which confirms nothing."""
 OTHERS, RUNNABLE = "cpu.others_share", "cpu.runnable"
 FADE, CLEARLY, MAX_SIGNATURES = 0.7, 1.5, 64
+MANY = 8
+"""More sizes than this are told apart only roughly."""
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+MOSTLY = 0.5
 RUN_DELAY, BUSY, ENERGY = "process.run_delay_share", "process.busy_cores", "energy.cpu_j"
 
 
@@ -35,10 +41,13 @@ class Label(Protocol):
 
 
 class Timed(Protocol):
-    """One call: what came in, how long it took, and each region's part of it."""
+    """One call: what came in, when, how long it took, and each region's part of it."""
 
     @property
     def label(self) -> Label: ...
+
+    @property
+    def at_s(self) -> float: ...
 
     @property
     def call_s(self) -> float: ...
@@ -83,6 +92,9 @@ class Sampler:
         self._readings: dict[str, Metric] = {}
         self._blurred = self._disturbed = False
         self._energy_j: float | None = None
+        self._changed_s, self._taken_s = -math.inf, self._last_s
+        self._served = (0, 0.0)
+        self._signatures: set[str] = set()
 
     def use(self, roofline: Roofline) -> None:
         self._counters.use(roofline)
@@ -130,6 +142,8 @@ class Sampler:
         else:
             self._neighbours.wake()
         changed = self._neighbours.count != before
+        if changed or not awake:
+            self._changed_s = now_s
         self._blurred = self._blurred or changed or disturbed or not awake
         return changed
 
@@ -139,24 +153,27 @@ class Sampler:
         trial: str | None,
         timings: Iterable[tuple[str, Timed]],
         *,
+        served: tuple[int, float] = (0, 0.0),
         held_bytes: int = 0,
         ready: Sequence[str] = (),
     ) -> Snapshot:
-        """What the glances since the last one told. `timings` are the calls since, each with its
-        plan's fingerprint; those on both sides of a change, or beside other work of ours, tell of
-        neither."""
+        """What the glances since the last one told. `timings` are the last calls since, each with
+        its plan's fingerprint; those on both sides of a change, or beside other work of ours, tell
+        of neither. `served` is how many calls there ever were, and the time in them."""
         neighbours = self._neighbours.count
         blurred, self._blurred = self._blurred, False
-        energy_j, self._energy_j = self._energy_j, None
         calls: dict[tuple[str, str], list[Timed]] = defaultdict(list)
         busy: Counter[str] = Counter()
         for fingerprint, timing in timings:
-            signature = timing.label.signature
-            calls[fingerprint, signature].append(timing)
+            signature = self._filed(timing.label.signature)
             busy[signature] += timing.call_s  # type: ignore[assignment]
+            if timing.at_s >= self._changed_s:
+                calls[fingerprint, signature].append(timing)
         self._signature = self._usual(busy)
         for group in calls.values():
             self._note_work(group)
+        (before, before_s), self._served = self._served, served
+        num_calls, served_s = served[0] - before, served[1] - before_s
         return Snapshot(
             at_s=self._last_s,
             plan=plan,
@@ -167,13 +184,29 @@ class Sampler:
                 for (fingerprint, signature), group in calls.items()
                 if not blurred
             ),
-            energy_j=_per_call(energy_j, calls),
-            served_s=sum(busy.values()),
-            num_calls=sum(map(len, calls.values())),
+            energy_j=self._per_call(num_calls, served_s, len(calls)),
+            served_s=served_s,
+            num_calls=num_calls,
             held_bytes=held_bytes,
             ready=tuple(ready),
             readings=self._readings,
         )
+
+    def _filed(self, signature: str) -> str:
+        """Where sizes are many, those about as large are one situation: else hardly any would come
+        often enough to be known."""
+        if len(self._signatures) <= MANY:
+            self._signatures.add(signature)
+        return signature if len(self._signatures) <= MANY else about(signature)
+
+    def _per_call(self, num_calls: int, served_s: float, num_kinds: int) -> float | None:
+        """Only where calls of one kind filled most of the time: else it would be charged for what
+        the machine draws while it waits."""
+        energy_j, self._energy_j = self._energy_j, None
+        lasted_s, self._taken_s = self._last_s - self._taken_s, self._last_s
+        if energy_j is None or num_calls == 0 or num_kinds != 1:
+            return None
+        return energy_j / num_calls if served_s > MOSTLY * lasted_s else None
 
     def _usual(self, busy: Mapping[str, float]) -> str | None:
         """The signature that takes most of the time, lately; another one only if it takes clearly
@@ -225,11 +258,14 @@ def _sample(fingerprint: str, situation: Situation, group: Sequence[Timed]) -> S
     )
 
 
-def _per_call(
-    energy_j: float | None, calls: Mapping[tuple[str, str], Sequence[Timed]]
-) -> float | None:
-    groups = list(calls.values())
-    return energy_j / len(groups[0]) if energy_j is not None and len(groups) == 1 else None
+def about(signature: str) -> str:
+    """With every number rounded to a power of two, but for those in the names of types."""
+
+    def rounded(found: re.Match[str]) -> str:
+        number = float(found.group())
+        return f"~{2.0 ** round(math.log2(number)):g}" if number > 0 else found.group()
+
+    return NUMBER.sub(rounded, signature)
 
 
 def _value(readings: dict[str, Metric], name: str) -> float | None:

@@ -29,6 +29,8 @@ class Space:
     engine_backends: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """For engines that cannot host every backend, those they can."""
     max_threads: int = 1
+    usable_cores: int = 1
+    """How many threads can be at work at once: a quota may allow fewer than there are cores."""
 
 
 def why_illegal(plan: Plan, space: Space) -> str | None:

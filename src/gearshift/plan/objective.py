@@ -18,7 +18,8 @@ class Objective:
     energy: float = 0.0
     link_bytes: float = 0.0
     memory_limit: int | None = None
-    """Bytes that the weights and everything compiled may hold, also while a new plan is built."""
+    """Bytes that the weights and everything compiled may hold, also while a new plan is built.
+    None: the weights, and half of the memory that is free when `adapt` is called."""
 
     def __post_init__(self) -> None:
         weights = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "memory_limit"}

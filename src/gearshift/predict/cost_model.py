@@ -12,6 +12,10 @@ from gearshift.predict.estimate import Estimate
 
 
 class CostModel(Protocol):
+    @property
+    def minute(self) -> float:
+        """How many times longer than usual everything takes just now."""
+
     def add(self, sample: Sample) -> None:
         """What was measured."""
 
@@ -34,6 +38,8 @@ class CostModel(Protocol):
 
 class NullCostModel:
     """Knows nothing."""
+
+    minute = 1.0
 
     def add(self, sample: Sample) -> None:
         return None

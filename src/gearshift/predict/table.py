@@ -73,9 +73,13 @@ class Table:
         self.calibration = calibration or Calibration()
         self.roofline: Roofline | None = None
         self.rows: dict[Situation, dict[str, Stats]] = {}
-        self.minute = Minute()
+        self._minute = Minute()
         self._works: dict[str, Work] = {}
         self._odd: dict[tuple[Situation, str], int] = {}
+
+    @property
+    def minute(self) -> float:
+        return self._minute.factor
 
     def add(self, sample: Sample) -> None:
         self._doubt(sample)
@@ -89,7 +93,7 @@ class Table:
         if stats.count >= WELL_KNOWN:
             self._tell_minute(sample, stats)
         for value in sample.seconds:
-            stats.add(value / self.minute.factor)
+            stats.add(value / self.minute)
 
     def relate(
         self, situation: Situation, plan: str, other: str, times_as_fast: float, calls: int
@@ -107,14 +111,14 @@ class Table:
 
     def usual(self, sample: Sample) -> Sample:
         """As it would have been in a usual minute."""
-        seconds = tuple(value / self.minute.factor for value in sample.seconds)
+        seconds = tuple(value / self.minute for value in sample.seconds)
         return replace(sample, seconds=seconds)
 
     def _tell_minute(self, sample: Sample, stats: Stats) -> None:
         logs = [math.log(value) for value in sample.seconds if is_sample(value)]
         if logs:
-            expected = stats.mean + self.minute.value
-            self.minute.add(sum(logs) / len(logs) - expected, len(logs))
+            expected = stats.mean + self._minute.value
+            self._minute.add(sum(logs) / len(logs) - expected, len(logs))
 
     def situations(self) -> list[Situation]:
         return list(self.rows)
@@ -124,7 +128,7 @@ class Table:
         stats = self.rows.get(situation, {}).get(plan)
         if stats is None or stats.count < least:
             return None
-        return stats.estimate(self.minute.factor)
+        return stats.estimate(self.minute)
 
     def estimate(
         self, plan: Plan, situation: Situation, plans: Mapping[str, Plan]

@@ -14,9 +14,9 @@ from gearshift.view.svg import Scale, element, label, linear, picture, polyline,
 
 WIDTH, HEIGHT = 960.0, 320.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 8.0, 34.0, 28.0
-COLUMN = 3.0
+COLUMN, WIDE_COLUMN = 3.0, 12.0
 """Calls so close together that they share a column are one mark: its middle, and its range."""
-TALLEST = 0.98
+TALLEST = 0.97
 """The axis ends where this share of the calls is below; what takes longer is drawn at the top."""
 APART = 16.0
 
@@ -27,7 +27,7 @@ def latency_chart(story: Story) -> str:
         return ""
     end_s = max(call.at_s for call in calls)
     begin_s = min(call.at_s for call in calls)
-    top_ms = _top_ms(calls, story.reference_s)
+    top_ms = _top_ms(story)
     across = linear(begin_s, end_s, LEFT, WIDTH - RIGHT)
     up = linear(0.0, top_ms, HEIGHT - BOTTOM, TOP)
     return picture(
@@ -37,15 +37,17 @@ def latency_chart(story: Story) -> str:
         *_crowds(story, across),
         *_axes(begin_s, end_s, top_ms, across, up),
         *_marks(calls, across, up),
-        *_reference(story, up),
+        *_reference(story, across, up),
         *_swaps(story.decisions, begin_s, end_s, across),
     )
 
 
-def _top_ms(calls: Sequence[Call], reference_s: float | None) -> float:
-    ordered = sorted(call.call_s for call in calls)
-    usual_s = ordered[int(TALLEST * (len(ordered) - 1))]
-    return 1e3 * 1.1 * max(usual_s, reference_s or 0.0)
+def _top_ms(story: Story) -> float:
+    most_s = [story.reference_s or 0.0]
+    for calls in filter(None, (story.calls, story.reference_calls)):
+        ordered = sorted(call.call_s for call in calls)
+        most_s.append(ordered[int(TALLEST * (len(ordered) - 1))])
+    return 1e3 * 1.1 * max(most_s)
 
 
 def _axes(begin_s: float, end_s: float, top_ms: float, across: Scale, up: Scale) -> list[str]:
@@ -102,13 +104,26 @@ def _marks(calls: Sequence[Call], across: Scale, up: Scale) -> list[str]:
     return drawn
 
 
-def _reference(story: Story, up: Scale) -> list[str]:
+def _reference(story: Story, across: Scale, up: Scale) -> list[str]:
+    """The model as it was, call by call if that was kept."""
     if story.reference_s is None:
         return []
-    y = up(story.reference_s * 1e3)
-    line = polyline([(LEFT, y), (WIDTH - RIGHT, y)], class_="eager")
     text = f"{story.reference}, median"
-    return [line, label(text, WIDTH - RIGHT - 4, y - 5, text_anchor="end")]
+    points = [(LEFT, up(story.reference_s * 1e3)), (WIDTH - RIGHT, up(story.reference_s * 1e3))]
+    columns: dict[int, list[Call]] = defaultdict(list)
+    for call in story.reference_calls:
+        columns[int(across(call.at_s) / WIDE_COLUMN)].append(call)
+    if len(columns) > 1:
+        text = story.reference
+        points = [
+            (
+                across(statistics.fmean(call.at_s for call in group)),
+                up(1e3 * statistics.median(call.call_s for call in group)),
+            )
+            for _, group in sorted(columns.items())
+        ]
+    line = polyline(points, class_="eager")
+    return [line, label(text, WIDTH - RIGHT - 4, points[-1][1] - 5, text_anchor="end")]
 
 
 def _swaps(decisions: Sequence[Decision], begin_s: float, end_s: float, across: Scale) -> list[str]:

@@ -9,5 +9,5 @@ NUM_COLOURS = 8
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """A class for each name, in the order they come; they repeat after the last."""
-    return {name: f"c{i % NUM_COLOURS}" for i, name in enumerate(dict.fromkeys(names))}
+    """A class for each name, in the order they come; all beyond the last colour share one more."""
+    return {name: f"c{min(i, NUM_COLOURS)}" for i, name in enumerate(dict.fromkeys(names))}

@@ -3,6 +3,7 @@
 Must not know what a region is made of. Three are drawn large, three hundred small.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -44,6 +45,14 @@ def _classes(boxes: Sequence[Box]) -> tuple[dict[str, str], dict[str, str]]:
     return engines, colours(box.backend for box in boxes)
 
 
+def listed(boxes: Sequence[Box]) -> str:
+    """Where boxes are too small for text: what is in each, in the order of the drawing."""
+    if len(boxes) <= SIZES[-2].most:
+        return ""
+    lines = [element("li", escape(_about(box))) for box in boxes]
+    return element("ol", *lines, class_="many")
+
+
 def legend(boxes: Sequence[Box]) -> str:
     engines, backends = _classes(boxes)
     keys = [key(name, f"fill {css}") for name, css in backends.items()]
@@ -56,15 +65,15 @@ def key(name: str, css: str) -> str:
 
 
 def _levels(boxes: Sequence[Box]) -> list[list[Box]]:
-    """A region comes one level after the last of those it reads from."""
+    """A region comes one level after the last of those it reads from, and after all of the parts
+    before its own."""
     level = {box.name: 0 for box in boxes}
+    found: dict[tuple[int, int], list[Box]] = defaultdict(list)
     for box in boxes:  # in an order in which they can run
         for name in box.feeds:
             level[name] = max(level[name], level[box.name] + 1)
-    return [
-        [box for box in boxes if level[box.name] == number]
-        for number in range(max(level.values(), default=-1) + 1)
-    ]
+        found[box.part, level[box.name]].append(box)
+    return [found[place] for place in sorted(found)]
 
 
 def _places(boxes: Sequence[Box], size: Size) -> tuple[dict[str, tuple[float, float]], float]:
@@ -108,10 +117,8 @@ def _box(
     engines: Mapping[str, str],
 ) -> str:
     x, y = place
-    time = "" if box.mean_s is None else f", {box.mean_s * 1e3:.3g} ms"
-    about = f"{box.title}: {box.num_ops} ops, {box.rewrite} on {box.engine}{time}"
     drawn = [
-        tooltip(about),
+        tooltip(_about(box)),
         element(
             "rect",
             x=x,
@@ -123,12 +130,20 @@ def _box(
         ),
     ]
     if size.letters:
-        lines = [box.title, f"{box.rewrite}{time}"]
+        lines = [box.title, f"{box.rewrite}{_time(box)}"]
         drawn += [
             label(_short(text, size.letters), x + 7, y + 16 + 15 * row, class_="inside")
             for row, text in enumerate(lines)
         ]
     return element("g", *drawn)
+
+
+def _about(box: Box) -> str:
+    return f"{box.title}: {box.num_ops} ops, {box.rewrite} on {box.engine}{_time(box)}"
+
+
+def _time(box: Box) -> str:
+    return "" if box.mean_s is None else f", {box.mean_s * 1e3:.3g} ms"
 
 
 def _short(text: str, letters: int) -> str:

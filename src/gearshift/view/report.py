@@ -10,7 +10,7 @@ from pathlib import Path
 from gearshift.plan.decision import Decision
 from gearshift.view.latency import latency_chart
 from gearshift.view.palette import colours
-from gearshift.view.regions import gantt_chart, key, legend, regions_chart
+from gearshift.view.regions import gantt_chart, key, legend, listed, regions_chart
 from gearshift.view.story import Box, Reading, Series, Story
 from gearshift.view.svg import element, linear, picture, polyline
 
@@ -26,7 +26,7 @@ def page(story: Story) -> str:
         _section("Plan in force", _plan(story)),
         _section("One call", _one_call(story)),
         _section("Where the time went", _where(story)),
-        _section("What was tried", _decisions(story.decisions)),
+        _section("What was tried", _decisions(story)),
         _section("Telemetry", _telemetry(story)),
         _section("Machine and versions", _facts(story)),
     ]
@@ -61,9 +61,11 @@ def _headlines(story: Story) -> list[tuple[str, str]]:
         found.append((f"{name}, the same", f"{then_s * 1e3:.2f} ms"))
     if end_s and then_s:
         found.append((f"as fast as {name}", f"{then_s / end_s:.2f}x"))
-    served = sum(decision.serves for decision in story.decisions)
-    made = story.decisions[-1].number if story.decisions else 0
-    return [*found, ("swaps", str(served)), ("decisions", str(made))]
+    return [
+        *found,
+        ("swaps", str(story.num_swaps)),
+        ("decisions", str(story.num_decisions)),
+    ]
 
 
 def _latency(story: Story) -> str:
@@ -86,7 +88,7 @@ def _plan(story: Story) -> str:
     told = "Filled by backend, framed by engine."
     return (
         f"{legend(story.boxes)}<div class=wide>{regions_chart(story.boxes)}</div>"
-        f"<p class=muted>{told}</p>{notes}"
+        f"<p class=muted>{told}</p>{listed(story.boxes)}{notes}"
     )
 
 
@@ -98,7 +100,7 @@ def _one_call(story: Story) -> str:
 def _where(story: Story) -> str:
     timed = [(box, box.mean_s) for box in story.boxes if box.mean_s is not None]
     timed.sort(key=lambda entry: -entry[1])
-    rows = _bars(timed)
+    rows = _bars(timed, story)
     costs = "".join(
         f"<tr><td>{escape(cost.name)}</td><td>{escape(cost.text)}</td></tr>" for cost in story.costs
     )
@@ -106,14 +108,17 @@ def _where(story: Story) -> str:
     return f"{rows}{table}"
 
 
-def _bars(timed: Sequence[tuple[Box, float]]) -> str:
-    if not timed:
+def _bars(timed: Sequence[tuple[Box, float]], story: Story) -> str:
+    """Shares of a call; regions that run at the same time may come to more than all of it."""
+    whole_s = story.call_s or sum(mean_s for _, mean_s in timed)
+    if not whole_s:
         return ""
-    whole_s = sum(mean_s for _, mean_s in timed) or 1.0
     rest_s = sum(mean_s for _, mean_s in timed[MOST_ROWS:])
     entries = [(box.title, box.rewrite, mean_s) for box, mean_s in timed[:MOST_ROWS]]
     if rest_s:
         entries.append((f"{len(timed) - MOST_ROWS} more regions", "", rest_s))
+    if story.between_s:
+        entries.append(("in no region", "", story.between_s))
     rows = "".join(
         f"<tr><td>{escape(title)}</td><td>{escape(rewrite)}</td>"
         f"<td class=number>{mean_s * 1e3:.3f} ms</td><td class=number>{mean_s / whole_s:.0%}</td>"
@@ -125,10 +130,11 @@ def _bars(timed: Sequence[tuple[Box, float]]) -> str:
 
 
 def _bar(share: float) -> str:
-    return f'<div class=share style="width:{100 * share:.1f}%"></div>'
+    return f'<div class=share style="width:{100 * min(1.0, share):.1f}%"></div>'
 
 
-def _decisions(decisions: Sequence[Decision]) -> str:
+def _decisions(story: Story) -> str:
+    decisions = story.decisions
     if not decisions:
         return "<p>Nothing was decided: no policy at work, or no time yet.</p>"
     head = (
@@ -136,7 +142,9 @@ def _decisions(decisions: Sequence[Decision]) -> str:
         "<th>foreseen</th><th>measured</th></tr>"
     )
     rows = "".join(map(_decision, decisions))
-    return f"<div class=wide><table class=decisions>{head}{rows}</table></div>"
+    missing = story.num_decisions - len(decisions)
+    told = f"<p class=muted>{missing} earlier ones are not kept.</p>" if missing > 0 else ""
+    return f"<div class=wide><table class=decisions>{head}{rows}</table></div>{told}"
 
 
 def _decision(decision: Decision) -> str:

@@ -5,11 +5,28 @@ Plain data. Times are seconds since the runtime was made. Must not know how it i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from gearshift.plan.decision import Decision
 
 END = 1 / 3
 """The last part of a run, when what is to be found is found, mostly."""
+
+
+class Timed(Protocol):
+    @property
+    def at_s(self) -> float: ...
+
+
+T = TypeVar("T", bound=Timed)
+
+
+def towards_end(calls: Sequence[T]) -> list[T]:
+    """By time, so that it is the same part of the run for whoever was called in turns."""
+    if not calls:
+        return []
+    begin_s, end_s = calls[0].at_s, calls[-1].at_s
+    return [call for call in calls if call.at_s >= end_s - END * (end_s - begin_s)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +64,8 @@ class Box:
     rewrite: str
     feeds: tuple[str, ...]
     """The regions that read what it makes."""
+    part: int = 0
+    """Of a model captured in parts, which: those of a later one run later."""
     mean_s: float | None = None
     """Of its part of a call, lately."""
 
@@ -99,13 +118,23 @@ class Story:
     """What the model as it was is called."""
     reference_s: float | None = None
     """A call of it, in the same minutes; None if it was not run."""
+    reference_calls: Sequence[Call] = ()
+    """Those calls, if they were kept."""
     reference_end_s: float | None = None
     """Likewise, towards the end."""
     crowds: Sequence[Crowd] = ()
     decisions: Sequence[Decision] = ()
+    """The last ones."""
+    num_decisions: int = 0
+    num_swaps: int = 0
+    """Of all, also those not kept."""
     boxes: Sequence[Box] = ()
     spans: Sequence[Sequence[Span]] = ()
     """Of the last calls, each with its regions."""
+    call_s: float | None = None
+    """The mean of the last calls on the plan in force,"""
+    between_s: float = 0.0
+    """and what of it was spent in no region."""
     one_call: Sequence[Span] = ()
     """Of the plan in force: the middle one of the last calls by length."""
     costs: Sequence[Cost] = ()

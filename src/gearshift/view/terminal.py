@@ -32,8 +32,8 @@ class Moment:
     model: str
     plan: str
     trial: str | None
-    building: bool
-    """Whether a plan is made ready."""
+    building: str | None
+    """The plan that is made ready just now."""
     situation: str
     now_s: float
     start_s: float
@@ -64,7 +64,7 @@ class Screen:
         height = options.height or console.height
         head: list[RenderableType] = [_title(moment), _numbers(moment), _spark(moment, width)]
         head += [Text(""), _loads(moment, max(2, height // 4))]
-        foot = [_building(width)] if moment.building else []
+        foot = [] if moment.building is None else [_building(moment.building, width)]
         foot.append(_progress(moment, width))
         parts = (*head, *foot)
         used = sum(len(console.render_lines(part, options)) for part in parts) + 2
@@ -156,10 +156,11 @@ def _decision(decision: Decision, *, told: bool) -> list[Text]:
     return [first, Text(f"           {decision.reason}", "dim", no_wrap=True, overflow="ellipsis")]
 
 
-def _building(width: int) -> Table:
+def _building(plan: str, width: int) -> Table:
+    text = Text(f"building {plan}", "yellow", no_wrap=True, overflow="ellipsis")
+    text.truncate(width // 2)
     table = Table.grid(padding=(0, 1))
-    bar = ProgressBar(pulse=True, width=max(10, width - 20))
-    table.add_row(bar, Text("building a plan", "yellow", no_wrap=True))
+    table.add_row(ProgressBar(pulse=True, width=max(10, width - len(text.plain) - 2)), text)
     return table
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gearshift.act.backends.protocol import Executable, Order
+from gearshift.act.backends.protocol import Executable, Order, thread_counts
 from gearshift.capture.program import Fragment
 from gearshift.errors import MissingExtraError
 from gearshift.plan.rewrite import Rewrite
@@ -31,8 +31,7 @@ class OnnxRuntimeBackend:
         return fragment.onnx.runnable
 
     def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
-        counts = sorted({num_cores, 1}, reverse=True)
-        quiet = [Rewrite(backend=self.name, threads=count) for count in counts]
+        quiet = [Rewrite(backend=self.name, threads=n) for n in thread_counts(num_cores)]
         spinning = (
             [Rewrite(backend=self.name, threads=num_cores, spin=True)] if num_cores > 1 else []
         )

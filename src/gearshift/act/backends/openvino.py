@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from gearshift.act.backends.onnxruntime import to_numpy, to_torch, weight_arrays
-from gearshift.act.backends.protocol import Executable, Order
+from gearshift.act.backends.protocol import Executable, Order, thread_counts
 from gearshift.capture.program import Fragment
 from gearshift.errors import MissingExtraError
 from gearshift.ir.graph import Op, Value
@@ -47,8 +47,7 @@ class OpenVinoBackend:
         )
 
     def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
-        counts = sorted({num_cores, 1}, reverse=True)
-        return tuple(Rewrite(backend=self.name, threads=count) for count in counts)
+        return tuple(Rewrite(backend=self.name, threads=n) for n in thread_counts(num_cores))
 
     def held_bytes(self, order: Order) -> int:
         return order.weight_bytes  # reordered for its kernels: a second copy

@@ -54,6 +54,11 @@ class Executable:
     """Whole numbers of at least this size may come out wrong."""
 
 
+def thread_counts(num_cores: int) -> list[int]:
+    """Worth trying, the most first: all cores, all but one, half of them, one."""
+    return sorted({num_cores, max(1, num_cores - 1), max(1, num_cores // 2), 1}, reverse=True)
+
+
 class Backend(Protocol):
     name: str
     settings: frozenset[str]

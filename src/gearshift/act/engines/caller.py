@@ -18,7 +18,7 @@ class CallerEngine:
         self.device = torch.device("cpu")
 
     def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> Job:
-        return Done(work, inputs)
+        return Done(work, inputs, self.spec.name)
 
     def call(self, work: Callable[[], Any]) -> Any:
         return work()

@@ -27,7 +27,7 @@ class NullEngine:
         self.started += 1
         if self.fail_at is not None and self.started >= self.fail_at:
             raise EngineError(f"engine {self.spec.name} failed at its call {self.started}")
-        return Done(work, inputs)
+        return Done(work, inputs, self.spec.name)
 
     def call(self, work: Callable[[], Any]) -> Any:
         return work()

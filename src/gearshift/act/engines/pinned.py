@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from gearshift.act.engines.protocol import Stretch
 from gearshift.errors import EngineError
 from gearshift.ir.topology import EngineSpec
 
@@ -29,15 +30,20 @@ def machine_cores() -> tuple[int, ...]:
 
 
 class PinnedJob:
-    __slots__ = ("_done", "_error", "_inputs", "_thread", "_value", "_work", "span")
+    __slots__ = ("_done", "_engine", "_error", "_inputs", "_thread", "_value", "_work", "stretches")
 
     def __init__(
-        self, work: Callable[..., Any], inputs: Sequence[Any], thread: threading.Thread
+        self,
+        work: Callable[..., Any],
+        inputs: Sequence[Any],
+        thread: threading.Thread,
+        engine: str,
     ) -> None:
         self._work, self._inputs, self._thread = work, inputs, thread
+        self._engine = engine
         self._value: Any = None
         self._error: BaseException | None = None
-        self.span = (0.0, 0.0)
+        self.stretches: tuple[Stretch, ...] = ()
         self._done = threading.Lock()
         self._done.acquire()
 
@@ -47,7 +53,7 @@ class PinnedJob:
             self._value = self._work(*self._inputs)
         except BaseException as error:
             self._error = error
-        self.span = (begin_s, perf_counter())
+        self.stretches = ((self._engine, begin_s, perf_counter()),)
         self._done.release()
 
     def result(self) -> Any:
@@ -79,7 +85,7 @@ class PinnedEngine:
     def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> PinnedJob:
         if self._closed:
             raise EngineError(f"engine {self.spec.name} is closed")
-        job = PinnedJob(work, inputs, self._thread)
+        job = PinnedJob(work, inputs, self._thread, self.spec.name)
         self._queue.put(job)
         return job
 
@@ -94,6 +100,7 @@ class PinnedEngine:
 
     def _serve(self) -> None:
         os.sched_setaffinity(0, self.spec.cores)
+        torch.set_grad_enabled(False)
         _limit_openmp(len(self.spec.cores))
         while (job := self._queue.get()) is not None:
             job.run()

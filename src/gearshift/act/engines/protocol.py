@@ -11,10 +11,14 @@ import torch
 
 from gearshift.ir.topology import EngineSpec
 
+Stretch = tuple[str, float, float]
+"""An engine, and when it was at work, by perf_counter."""
+
 
 class Job(Protocol):
-    span: tuple[float, float]
-    """When the work began and ended there, by perf_counter; known once there is a result."""
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Who worked on it and when; known once there is a result."""
 
     def result(self) -> Any:
         """Waits; gives what the work returned, or raises what it raised."""
@@ -36,9 +40,9 @@ class Engine(Protocol):
 class Done:
     """A job that was finished when it was started."""
 
-    __slots__ = ("_error", "_value", "span")
+    __slots__ = ("_error", "_value", "stretches")
 
-    def __init__(self, work: Callable[..., Any], inputs: Sequence[Any]) -> None:
+    def __init__(self, work: Callable[..., Any], inputs: Sequence[Any], engine: str) -> None:
         self._error: BaseException | None = None
         self._value: Any = None
         begin_s = perf_counter()
@@ -46,7 +50,7 @@ class Done:
             self._value = work(*inputs)
         except Exception as error:
             self._error = error
-        self.span = (begin_s, perf_counter())
+        self.stretches = ((engine, begin_s, perf_counter()),)
 
     def result(self) -> Any:
         if self._error is not None:

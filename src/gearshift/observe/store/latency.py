@@ -4,12 +4,13 @@ Must not know what was timed, nor where sums are kept.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
 from gearshift.ir.measurement import MAX_S, is_sample
 
 MAX_COUNT = 2**53
+REMEMBERED = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,11 @@ class Latency:
         if type(self.mean_s) is not float or type(self.m2_s2) is not float:
             return False
         return is_sample(self.mean_s) and 0.0 <= self.m2_s2 <= self.count * MAX_S**2
+
+    def faded(self) -> "Latency":
+        """As if it were of no more than the last few thousand samples: machines change."""
+        count = min(self.count, REMEMBERED)
+        return replace(self, count=count, m2_s2=self.m2_s2 * count / self.count)
 
     def merged(self, other: "Latency") -> "Latency":
         count = self.count + other.count

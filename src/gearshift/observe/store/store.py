@@ -222,7 +222,7 @@ def _first(
 def _merged_plan(old: PlanRow, new: PlanRow) -> PlanRow:
     return replace(
         new,
-        latency=old.latency.merged(new.latency),
+        latency=old.latency.faded().merged(new.latency),
         max_error=_larger(old.max_error, new.max_error),
     )
 
@@ -231,7 +231,7 @@ def _merged_region(old: RegionRow, new: RegionRow) -> RegionRow:
     held_bytes, build_s = new.held_bytes, new.build_s
     return replace(
         new,
-        latency=old.latency.merged(new.latency),
+        latency=old.latency.faded().merged(new.latency),
         held_bytes=old.held_bytes if held_bytes.source is Source.UNAVAILABLE else held_bytes,
         build_s=old.build_s if build_s is None else build_s,
         max_error=_larger(old.max_error, new.max_error),
