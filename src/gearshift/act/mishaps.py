@@ -49,6 +49,7 @@ class Mishaps:
         if plan != serving.eager.executor.plan and serving.to_eager(instead_of=plan):
             with changes.lock:
                 serving.shelf.clear()
+            self._tell_eager("weights changed")
             self._renewal.begin(
                 lambda: changes.swap_unless_overtaken(plan, "weights changed", count),
                 lambda: changes.count != count,
@@ -63,6 +64,7 @@ class Mishaps:
             return
         text = _told(error)
         self._changes.record(plan, f"region {region.name} failed on {region.engine}", text)
+        self._tell_eager("a plan failed")
         if region.engine == CALLER:
             self._changes.ban(plan, f"it failed: {text}")
             return
@@ -84,6 +86,7 @@ class Mishaps:
         text = _told(error)
         self._changes.ban(plan, f"it failed: {text}")
         self._changes.record(plan, "the model's own code failed around captured parts", text)
+        self._tell_eager("a plan failed")
         return result
 
     def caught(self, plan: Plan, difference: VerifyError) -> None:
@@ -91,6 +94,13 @@ class Mishaps:
         self._serving.drop(plan)
         self._changes.ban(plan, f"it was wrong: {difference}")
         self._changes.record(plan, "a live call was checked", f"rolled back: {difference}")
+        self._tell_eager("a plan was wrong")
+
+    def _tell_eager(self, reason: str) -> None:
+        """That the model itself serves from here on, if it does."""
+        eager = self._serving.eager.executor
+        if self._serving.active is eager:
+            self._changes.record(eager.plan, reason, "serves until another plan is ready")
 
 
 def _told(error: Exception) -> str:
