@@ -102,7 +102,8 @@ class Loop:
 
     def consider(self, proposal: Proposal, snapshot: Snapshot) -> None:
         reason = self.guard.review(proposal, snapshot, self.hands.why_illegal)
-        self.put_off = "" if reason is None else f"{proposal.plan.summary}: {reason}"
+        served = proposal.plan.fingerprint == snapshot.plan  # an answer to an earlier question
+        self.put_off = "" if reason is None or served else f"{proposal.plan.summary}: {reason}"
         if reason is not None:
             if reason.startswith(REFUSED):
                 why = reason.removeprefix(f"{REFUSED}: ")
