@@ -43,7 +43,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": {*PARTS, "runtime", "profile"},
     "live": {*PARTS, "runtime", "bench"},
     "doctor": {*PARTS, "runtime", "tell"},
-    "console": {*PARTS, "runtime", "live", "tell"},
+    "moment": {*PARTS, "runtime", "live", "tell"},
+    "console": {*PARTS, "runtime", "live", "moment", "tell"},
     "tables": {*PARTS, "runtime", "live", "tell", "doctor", "console"},
     "results": set(),
     "commands": {

@@ -16,6 +16,7 @@ from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan import Plan, Region, Rewrite
 from gearshift.plan.plan import whole
 from gearshift.tell import _crowds, story_of
+from gearshift.view.story import Story
 from gearshift.view.trace import trace
 
 
@@ -132,15 +133,20 @@ def test_the_model_itself_is_one_region_of_a_call() -> None:
     assert call[0].end_s > call[0].begin_s
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_model_captured_in_parts_tells_when_each_ran() -> None:
-    model, x = InParts().eval(), torch.randn(8, 256)
-    with gearshift.adapt(model, x) as runtime:
+def five_calls(model: nn.Module) -> Story:
+    """What is told of them, all parts on ONNX Runtime."""
+    x = torch.randn(8, 256)
+    with gearshift.adapt(model.eval(), x) as runtime:
         plan = whole(runtime.program.graph, rewrite=Rewrite(backend="onnxruntime", threads=1))
         runtime.swap(plan)
         for _ in range(5):
             runtime(x)
-        story = story_of(runtime)
+        return story_of(runtime)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_captured_in_parts_tells_when_each_ran() -> None:
+    story = five_calls(InParts())
     calls = [spans for spans in story.spans if len(spans) == 2]
     assert len(calls) == 5
     assert all(first.end_s <= second.begin_s for first, second in calls)
@@ -189,13 +195,7 @@ class Again(nn.Module):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_part_that_runs_several_times_in_a_call_is_timed_each_time() -> None:
-    model, x = Again().eval(), torch.randn(8, 256)
-    with gearshift.adapt(model, x) as runtime:
-        plan = whole(runtime.program.graph, rewrite=Rewrite(backend="onnxruntime", threads=1))
-        runtime.swap(plan)
-        for _ in range(5):
-            runtime(x)
-        story = story_of(runtime)
+    story = five_calls(Again())
     assert [len(spans) for spans in story.spans][-5:] == [5] * 5
     (box,) = story.boxes
     assert box.mean_s is not None

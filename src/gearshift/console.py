@@ -17,8 +17,9 @@ from rich.progress import Progress
 from rich.text import Text
 
 from gearshift.live import Run
+from gearshift.moment import moment_of
 from gearshift.runtime import Runtime
-from gearshift.tell import moment_of, recent_calls
+from gearshift.tell import recent_calls
 from gearshift.view.terminal import Screen
 
 WIDE, MAX_LATELY = 170, 500

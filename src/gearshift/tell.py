@@ -28,15 +28,12 @@ from gearshift.plan.decision import TRIAL
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.rewrite import EAGER
 from gearshift.view.story import Box, Call, Cost, Crowd, Reading, Series, Span, Story, towards_end
-from gearshift.view.terminal import Load, Moment
 
 if TYPE_CHECKING:
     from gearshift.live import Called, Run
     from gearshift.live import Series as Calls
     from gearshift.runtime import Runtime
 
-NOW_CALLS, NOW_THEIRS = 20, 5
-"""The last few seconds; there are fewer calls of the model as it was."""
 WHOLE = "the model"
 COUNTERS = {
     OTHERS: "others' share of the cores",
@@ -74,48 +71,14 @@ def story_of(
         num_decisions=changes.num_decisions,
         num_swaps=changes.num_swaps,
         boxes=_boxes(plan, runtime.program.graph, mine),
-        spans=[_spans(other, timing, start_s, eager) for other, timing in recent],
+        spans=[spans_of(other, timing, start_s, eager) for other, timing in recent],
         call_s=fmean(timing.call_s for timing in mine) if mine else None,
         between_s=_between_s(mine),
-        one_call=_middle([_spans(plan, timing, start_s, eager) for timing in mine]),
+        one_call=_middle([spans_of(plan, timing, start_s, eager) for timing in mine]),
         costs=costs_of(runtime),
         readings=[] if loop is None else list(_readings(loop)),
         counters=_counters(seen, start_s),
         notes=[f"not captured: {line}" for line in runtime.program.uncaptured],
-    )
-
-
-def moment_of(
-    runtime: "Runtime",
-    model: str,
-    *,
-    run: "Run",
-    lately_s: Sequence[float],
-    calling: float,
-    over: float,
-    left_s: float,
-) -> Moment:
-    """`lately_s` are medians of stretches of the run, `calling` is the share of the time since the
-    last moment that was spent in calls of ours."""
-    loop, trial = runtime._loop, runtime.trial
-    building = None if loop is None else loop.changeover.building
-    situation = None if loop is None or loop.seen is None else loop.seen.situation
-    return Moment(
-        model=model,
-        plan=runtime.plan.summary,
-        trial=None if trial is None else trial.summary,
-        building=None if building is None else building.summary,
-        situation="" if situation is None else str(situation),
-        now_s=_median_s(run.ours.calls[-NOW_CALLS:]),
-        start_s=_median_s(run.ours.calls[:NOW_CALLS]),
-        reference=runtime.program.reference_name,
-        reference_s=_median_s(run.theirs.calls[-NOW_THEIRS:]),
-        lately_s=lately_s,
-        engines=_engines(runtime, calling),
-        cores=[] if loop is None else _cores(loop),
-        decisions=runtime.decisions,
-        over=over,
-        left_s=left_s,
     )
 
 
@@ -125,51 +88,6 @@ def recent_calls(runtime: "Runtime") -> list[tuple[Plan, Timing]]:
     if runtime._loop is None:
         deque(runtime._serving.timings(), maxlen=0)
     return list(runtime._serving.recent)
-
-
-def _engines(runtime: "Runtime", calling: float) -> list[Load]:
-    """How much of its time each engine of the plan is at work: its part of the last calls, and
-    how much of the time is spent in calls."""
-    loop = runtime._loop
-    worked = dict.fromkeys((region.engine for region in runtime.plan.regions), 0.0)
-    whole_s = 0.0
-    for plan, timing in recent_calls(runtime)[-NOW_CALLS:]:
-        whole_s += timing.call_s
-        for span in _spans(plan, timing, 0.0, runtime._serving.eager.executor.plan):
-            if span.engine in worked:
-                worked[span.engine] += span.end_s - span.begin_s
-    return [
-        Load(
-            name=name,
-            busy=min(1.0, calling * work_s / whole_s) if whole_s else None,
-            run_delay=None if loop is None else _run_delay(loop, name),
-        )
-        for name, work_s in worked.items()
-    ]
-
-
-def _run_delay(loop: Loop, engine: str) -> float | None:
-    """Of its own thread, if it has one, else of all our threads."""
-    own = _last(loop, f"thread.{engine}.run_delay_share")
-    return _last(loop, RUN_DELAY) if own is None else own
-
-
-def _cores(loop: Loop) -> list[Load]:
-    readings = {} if loop.seen is None else loop.seen.readings
-    names = [name for name in readings if name.startswith("core.") and name.endswith(".busy_share")]
-    return [
-        Load(
-            name=f"core {name.split('.')[1]}",
-            busy=_last(loop, name),
-            others=_last(loop, name.replace("busy_share", "others_share")),
-        )
-        for name in names
-    ]
-
-
-def _last(loop: Loop, name: str) -> float | None:
-    metric = None if loop.seen is None else loop.seen.readings.get(name)
-    return None if metric is None else metric.value
 
 
 def write(path: Path, text: str) -> None:
@@ -208,10 +126,10 @@ def _calls_of(series: "Calls", start_s: float) -> list[Call]:
 
 
 def _end_s(calls: Sequence[Call]) -> float | None:
-    return _median_s(towards_end(calls)) if calls else None
+    return median_s(towards_end(calls)) if calls else None
 
 
-def _median_s(calls: Sequence["Call | Called"]) -> float:
+def median_s(calls: Sequence["Call | Called"]) -> float:
     return median(call.call_s for call in calls)
 
 
@@ -324,7 +242,7 @@ def _between_s(timings: Sequence[Timing]) -> float:
     return max(0.0, fmean(left_s)) if left_s else 0.0
 
 
-def _spans(plan: Plan, timing: Timing, start_s: float, eager: Plan) -> list[Span]:
+def spans_of(plan: Plan, timing: Timing, start_s: float, eager: Plan) -> list[Span]:
     """In the order they began. The model itself has no regions: it is one of its own. None of a
     call whose regions were not timed."""
     known = {region.name: region for region in plan.regions}

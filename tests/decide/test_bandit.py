@@ -70,12 +70,11 @@ def test_a_hidden_change_is_noticed_by_its_times() -> None:
 
 def test_a_small_hidden_change_is_noticed_if_it_lasts() -> None:
     """By less than machines differ from minute to minute: taking turns tells."""
-    times = {(EAGER, 0): 0.040, (TWO, 0): 0.020, (ONE, 0): 0.022}
-    world = World(times)
+    world = World({(EAGER, 0): 0.040, (TWO, 0): 0.020, (ONE, 0): 0.022})
     running = loop(world)
     world.live(running, 30)
     assert world.plan == TWO
-    times[TWO, 0] = 0.028
+    world.times[TWO, 0] = 0.028
     world.live(running, 120)
     assert world.plan == ONE
 

@@ -7,7 +7,8 @@ be better than the best known is tried, most hopeful first.
 from collections.abc import Callable
 
 from gearshift.decide.drift import Drift
-from gearshift.decide.policy import CHANGED, TOO_SLOW, How, Options, Outcome, Proposal
+from gearshift.decide.losers import REST_S, Losers
+from gearshift.decide.policy import How, Options, Outcome, Proposal
 from gearshift.decide.rests import Rests
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
@@ -17,9 +18,6 @@ CLEARLY = 0.97
 """Only what takes less than this share of the other's time is better."""
 SURELY = 1.15
 """Only what the other takes so many times longer than surely is, even if all is fresh."""
-REST_S, TOO_SLOW_S = 30.0, 15.0
-"""How long a loser rests the first time; twice that the next. What ran out of credit before there
-was a verdict gets another chance sooner."""
 SLOW, SLOW_S = 1.1, 10.0
 """If what is known well takes so many times longer than usual for so long, it may not be the
 minute."""
@@ -41,8 +39,8 @@ class Bandit:
         """The last one last."""
         self._fine_s = 0.0
         """When the machine was last about as fast as usual."""
-        self.rests = Rests()
-        """Losers by situation and plan; what was made to stand by, by that and plan."""
+        self.losers = Losers()
+        self.stood_by = Rests()
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         situation, self.now_s = snapshot.situation, snapshot.at_s
@@ -64,15 +62,13 @@ class Bandit:
     def learn(self, outcome: Outcome) -> None:
         """What did not win its trial rests, longer each time; what was made to stand by, too: if it
         had to go again, there is no room for it."""
-        plan = outcome.plan
         if outcome.how is How.STAND_BY:
-            self.rests.add((How.STAND_BY, plan), self.now_s, REST_S)
-        elif not outcome.kept and outcome.situation is not None and outcome.why != CHANGED:
-            rest_s = TOO_SLOW_S if outcome.why == TOO_SLOW else REST_S
-            self.rests.add((outcome.situation, plan), self.now_s, rest_s)
+            self.stood_by.add(outcome.plan, self.now_s, REST_S)
+        else:
+            self.losers.learn(outcome, self.now_s)
 
-    def _rests(self, what: Situation | str, plan: str) -> bool:
-        return self.rests((what, plan), self.now_s)
+    def _rests(self, situation: Situation, plan: str) -> bool:
+        return self.losers.rests(situation, plan, self.now_s)
 
     def _costs(self, situation: Situation, plans: dict[str, Plan]) -> dict[str, float]:
         found = {f: self.model.measured(situation, f) for f in plans}
@@ -177,7 +173,7 @@ class Bandit:
         for other in others[:MAX_STANDING]:
             costs = self._costs(other, plans)
             best = min(costs, key=lambda f: costs[f], default=snapshot.plan)
-            waits = self._rests(How.STAND_BY, best)
+            waits = self.stood_by(best, self.now_s)
             if best != snapshot.plan and best not in snapshot.ready and not waits:
                 reason = f"known to be the best for {other}"
                 return Proposal(plan=plans[best], how=How.STAND_BY, reason=reason)

@@ -3,27 +3,27 @@
 No measurement: a baseline that reacts at once and is often wrong. What lost its trial rests.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from gearshift.decide.policy import CHANGED, How, Options, Outcome, Proposal
-from gearshift.decide.rests import Rests
+from gearshift.decide.losers import Losers
+from gearshift.decide.policy import How, Options, Outcome, Proposal
 from gearshift.ir.snapshot import Snapshot
 from gearshift.plan.plan import Plan
-
-REST_S = 30.0
 
 
 class Proportional:
     name = "proportional"
 
     def __init__(self) -> None:
-        self._losers = Losers()
+        self._losers, self._now_s = Losers(), 0.0
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
-        if snapshot.situation is None or snapshot.trial is not None:
+        situation, self._now_s = snapshot.situation, snapshot.at_s
+        if situation is None or snapshot.trial is not None:
             return None
-        free = max(1, options.num_cores - snapshot.situation.neighbours)
-        fitting = nearest(self._losers.without(snapshot, options.allowed), free)
+        free = max(1, options.num_cores - situation.neighbours)
+        usable = self._losers.without(options.allowed, situation, self._now_s)
+        fitting = nearest(usable, free)
         in_force = options.plans.get(snapshot.plan)
         backend = None if in_force is None else backend_of(in_force)
         fitting.sort(key=lambda plan: backend_of(plan) != backend)
@@ -33,25 +33,7 @@ class Proportional:
         return Proposal(plan=fitting[0], how=How.TRY, reason=reason)
 
     def learn(self, outcome: Outcome) -> None:
-        self._losers.learn(outcome)
-
-
-class Losers:
-    """Plans that did not win their trial in a situation: not proposed there again for a while."""
-
-    def __init__(self) -> None:
-        self._rests, self._now_s = Rests(), 0.0
-
-    def without(self, snapshot: Snapshot, plans: Mapping[str, Plan]) -> list[Plan]:
-        """All that may be proposed; the plan in force is among them."""
-        self._now_s = snapshot.at_s
-        return [
-            p for f, p in plans.items() if not self._rests((snapshot.situation, f), self._now_s)
-        ]
-
-    def learn(self, outcome: Outcome) -> None:
-        if not outcome.kept and outcome.situation is not None and outcome.why != CHANGED:
-            self._rests.add((outcome.situation, outcome.plan), self._now_s, REST_S)
+        self._losers.learn(outcome, self._now_s)
 
 
 def nearest(plans: Sequence[Plan], threads: int) -> list[Plan]:

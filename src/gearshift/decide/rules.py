@@ -1,7 +1,8 @@
 """Rules of thumb, fixed beforehand: what a careful engineer would set without measuring."""
 
+from gearshift.decide.losers import Losers
 from gearshift.decide.policy import How, Options, Outcome, Proposal
-from gearshift.decide.proportional import Losers, backend_of, nearest
+from gearshift.decide.proportional import backend_of, nearest
 from gearshift.ir.snapshot import Snapshot
 from gearshift.plan.plan import Plan
 
@@ -15,14 +16,14 @@ class Rules:
     name = "rules"
 
     def __init__(self) -> None:
-        self._losers = Losers()
+        self._losers, self._now_s = Losers(), 0.0
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
-        situation = snapshot.situation
+        situation, self._now_s = snapshot.situation, snapshot.at_s
         if situation is None or snapshot.trial is not None:
             return None
         wanted = max(1, options.num_cores - situation.neighbours)
-        usable = self._losers.without(snapshot, options.allowed)
+        usable = self._losers.without(options.allowed, situation, self._now_s)
         fitting = nearest([p for p in usable if not any(r.rewrite.spin for r in p.regions)], wanted)
         fitting.sort(key=_rank)
         if not fitting or fitting[0].fingerprint == snapshot.plan:
@@ -32,7 +33,7 @@ class Rules:
         return Proposal(plan=fitting[0], how=How.TRY, reason=reason)
 
     def learn(self, outcome: Outcome) -> None:
-        self._losers.learn(outcome)
+        self._losers.learn(outcome, self._now_s)
 
 
 def _rank(plan: Plan) -> int:
