@@ -1,5 +1,8 @@
 """Each backend does its duty, by the checker anyone can run; what is special about some."""
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -67,22 +70,40 @@ def test_inductor_tells_why_it_cannot(monkeypatch: pytest.MonkeyPatch, fragment:
 
 
 def test_spinning_and_threads_reach_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of a whole model may spin on for a moment, those of a part must not: the next part's
+    would starve."""
     import onnxruntime
 
     seen = []
     original = onnxruntime.InferenceSession
 
     def spy(model: bytes, options: onnxruntime.SessionOptions, **rest: object) -> object:
-        spinning = options.get_session_config_entry("session.intra_op.allow_spinning")
-        stop = options.get_session_config_entry("session.force_spinning_stop")
-        seen.append((options.intra_op_num_threads, spinning, stop))
+        spins = options.get_session_config_entry("session.intra_op.allow_spinning")
+        seen.append((options.intra_op_num_threads, spins, _set(options, *SPIN_ENDS)))
         return original(model, options, **rest)
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", spy)
     model, x = small_model(), torch.randn(2, 3, 8, 8)
-    with gearshift.adapt(model, x) as runtime:
+    with gearshift.adapt(model, x, policy="keep") as runtime:
         ops = tuple(op.name for op in runtime.program.graph.ops)
         for threads, spin in ((1, False), (2, True)):
             rewrite = Rewrite(backend="onnxruntime", threads=threads, spin=spin)
             runtime.swap(gearshift.Plan(regions=(Region(ops=ops, rewrite=rewrite),)))
-    assert seen == [(1, "0", "1"), (2, "1", "1")]
+        parts = tuple(Region(ops=part, rewrite=rewrite) for part in (ops[:1], ops[1:]))
+        runtime.swap(gearshift.Plan(regions=parts))
+    after_a_moment, at_once = SPIN_ENDS
+    assert seen[:2] == [(1, "0", [after_a_moment]), (2, "1", [after_a_moment])]
+    assert seen[2:] == [(2, "1", [at_once])] * 2
+
+
+SPIN_ENDS = ("session.intra_op.spin_duration_us", "session.force_spinning_stop")
+
+
+def _set(options: Any, *keys: str) -> list[str]:
+    """Those of the keys that were given a value."""
+    found = []
+    for key in keys:
+        with suppress(RuntimeError):
+            options.get_session_config_entry(key)
+            found.append(key)
+    return found

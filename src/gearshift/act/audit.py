@@ -23,7 +23,7 @@ log = logging.getLogger("gearshift")
 EARLY_CHECKS = 2
 EARLY_INTERVAL_S = 0.5
 INTERVAL_S = 2.0
-SHARE_OF_TIME = 0.005
+SHARE_OF_TIME = 0.002
 
 
 class Audit:

@@ -1,4 +1,4 @@
-"""ONNX Runtime: releases the GIL for the whole run; its idle threads must be told to stop spinning.
+"""ONNX Runtime: releases the GIL for the whole run; idle threads must not spin for long.
 
 Must not know how the ONNX came about.
 """
@@ -18,6 +18,11 @@ from gearshift.plan.rewrite import Rewrite
 
 if TYPE_CHECKING:
     from gearshift.capture.onnx_graph import OnnxBody
+
+
+SPIN_US = 1000
+"""After a run of the whole model, so that the next call finds threads awake; by default they would
+burn their core for 50 ms."""
 
 
 class OnnxRuntimeBackend:
@@ -100,8 +105,10 @@ def open_session(order: Order, body: "OnnxBody", *, optimise: bool = True) -> An
     options.add_session_config_entry(
         "session.intra_op.allow_spinning", str(int(order.rewrite.spin))
     )
-    # Without this a session's threads spin on after its run and starve the next region's.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
+    if order.is_whole_model:
+        options.add_session_config_entry("session.intra_op.spin_duration_us", str(SPIN_US))
+    else:  # else its threads would spin on and starve the next region's
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     arrays = weight_arrays(order, body)
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()]

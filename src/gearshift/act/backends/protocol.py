@@ -35,6 +35,11 @@ class Order:
         return self.rewrite.threads or max(1, len(self.engine.cores))
 
     @property
+    def is_whole_model(self) -> bool:
+        """Nothing else runs before the next call begins."""
+        return self.fragment.name == "" and len(self.ops) == len(self.fragment.graph.ops)
+
+    @property
     def weight_bytes(self) -> int:
         names = boundary(self.fragment.graph, self.ops).weights
         return weight_bytes([self.fragment.weights[name] for name in names])
