@@ -16,7 +16,7 @@ import gearshift
 ROOT = Path(gearshift.__file__).parent
 FACADE = "gearshift"
 PARTS = {"ir", "plan", "capture", "act", "zoo", "errors", "observe", "predict", "decide"}
-PARTS |= {"settings", "loop", "hands", "changeover", "view"}
+PARTS |= {"settings", "loop", "hands", "changeover", "view", "sim"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe": {"ir", "plan", "errors", "settings"},
     "predict": {"ir", "plan"},
     "decide": {"ir", "plan", "errors", "observe", "predict"},
+    "sim": {"ir", "plan", "errors", "decide", "act"},
     "hands": {"plan", "observe", "decide"},
     "changeover": {"ir", "plan", "decide", "predict", "hands"},
     "loop": {"ir", "plan", "observe", "decide", "hands", "changeover"},

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from gearshift.act.verify import Tolerance
     from gearshift.decide.guard import Limits
     from gearshift.errors import GearshiftError
-    from gearshift.plan import Objective, Plan, Region, Rewrite
+    from gearshift.plan import Objective, Plan, Region, Rewrite, Split
     from gearshift.plan.decision import Decision
     from gearshift.runtime import Runtime, adapt
 
@@ -20,6 +20,7 @@ _HOME = {
     "Region": "gearshift.plan",
     "Rewrite": "gearshift.plan",
     "Runtime": "gearshift.runtime",
+    "Split": "gearshift.plan",
     "Tolerance": "gearshift.act.verify",
     "adapt": "gearshift.runtime",
 }
@@ -33,6 +34,7 @@ __all__ = [
     "Region",
     "Rewrite",
     "Runtime",
+    "Split",
     "Tolerance",
     "adapt",
 ]

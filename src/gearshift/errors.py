@@ -10,6 +10,7 @@ GearshiftError
 ├── CompileError        a region cannot be built by its backend
 ├── MemoryLimitError    a plan would exceed the objective's memory limit
 ├── EngineError         an engine failed, or was used after it was closed
+├── CheckpointError     an agent's file is damaged, or for something else
 └── VerifyError         a plan's outputs differ from the model's              (exit code 3)
 """
 
@@ -55,6 +56,10 @@ class MemoryLimitError(GearshiftError):
 
 
 class EngineError(GearshiftError):
+    pass
+
+
+class CheckpointError(GearshiftError):
     pass
 
 

@@ -6,6 +6,7 @@ A recipe: asks everybody who knows something. Must not know how it is drawn.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gearshift.ir.topology import members
 from gearshift.loop import Loop
 from gearshift.observe.sampler import RUN_DELAY
 from gearshift.tell import median_s, recent_calls, spans_of
@@ -57,7 +58,8 @@ def _engines(runtime: "Runtime", calling: float) -> list[Load]:
     """How much of its time each engine of the plan is at work: its part of the last calls, and
     how much of the time is spent in calls."""
     loop = runtime._loop
-    worked = dict.fromkeys((region.engine for region in runtime.plan.regions), 0.0)
+    names = (name for region in runtime.plan.regions for name in members(region.engine))
+    worked = dict.fromkeys(names, 0.0)
     whole_s = 0.0
     for plan, timing in recent_calls(runtime)[-NOW_CALLS:]:
         whole_s += timing.call_s

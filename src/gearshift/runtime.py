@@ -24,7 +24,7 @@ from gearshift.act.assemble import assemble, eager_executor
 from gearshift.act.audit import Audit
 from gearshift.act.background import Background
 from gearshift.act.changes import Changes
-from gearshift.act.compile import order_for
+from gearshift.act.compile import held_bytes
 from gearshift.act.engines import Engine
 from gearshift.act.labels import Labels
 from gearshift.act.mishaps import Mishaps
@@ -339,12 +339,8 @@ class Runtime:
     def _need(
         self, fragment: Fragment, regions: Sequence[Region], ready: Collection[Region]
     ) -> int:
-        orders = [
-            order_for(fragment, region, self._pool.get(region.engine))
-            for region in regions
-            if region not in ready
-        ]
-        return sum(backend.held_bytes(order) for backend, order in orders)
+        missing = [region for region in regions if region not in ready]
+        return sum(held_bytes(fragment, r, self._pool.get(r.engine)) for r in missing)
 
     def _as_captured(self) -> bool:
         return all(fragment.watch.unchanged() for fragment in self.program.fragments)

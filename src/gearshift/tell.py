@@ -203,7 +203,7 @@ def _boxes(plan: Plan, graph: Graph, timings: Sequence[Timing]) -> list[Box]:
             num_ops=len(region.ops),
             engine=region.engine,
             backend=region.rewrite.backend,
-            rewrite=str(region.rewrite),
+            rewrite=region.setting,
             feeds=tuple(feeds[region.name]),
             mean_s=mean_s.get(region.name),
             part=parts.index(graph.by_name[region.name].fragment),
@@ -253,7 +253,7 @@ def spans_of(plan: Plan, timing: Timing, start_s: float, eager: Plan) -> list[Sp
             region=name,
             engine=engine,
             backend=known[name].rewrite.backend if name in known else EAGER.backend,
-            rewrite=str(known[name].rewrite if name in known else EAGER),
+            rewrite=known[name].setting if name in known else str(EAGER),
             begin_s=begin_s - start_s,
             end_s=end_s - start_s,
         )

@@ -9,15 +9,16 @@ from types import MappingProxyType
 from typing import Any
 
 from gearshift.act.backends import BACKENDS, Executable, Order
-from gearshift.act.engines import Engine
+from gearshift.act.engines import Engine, TeamEngine
 from gearshift.act.indices import index_checks, range_checks
 from gearshift.act.steps import Steps, bind, guarding
 from gearshift.capture.program import Expression, Fragment, Ref, Shapes, SizeValues, size_number
 from gearshift.errors import CompileError, GearshiftError
 from gearshift.ir.region import boundary, run_order
-from gearshift.ir.topology import CALLER
+from gearshift.ir.topology import CALLER, members
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.rewrite import EAGER
+from gearshift.plan.split import COLUMNS, DEPTH, INTERLEAVED, ROWS
 
 OpenEngine = Callable[[str], Engine]
 
@@ -145,7 +146,7 @@ def build_variant(
         engine = open_engine(region.engine)
         built = ready.get(region)
         if built is None:
-            built = _build(fragment, region, engine, shapes, sizes)
+            built = _build(fragment, region, engine, shapes, sizes, leaves)
         executables.append(built)
         engines.append(engine)
     return Variant(
@@ -197,19 +198,33 @@ def _build(
     engine: Engine,
     shapes: Shapes | None,
     sizes: SizeValues | None,
+    leaves: Sequence[Any] | None,
 ) -> Executable:
     backend, order = order_for(fragment, region, engine)
     order = replace(order, shapes=shapes, sizes=sizes)
     try:
+        if region.split is not None:
+            return _build_divided(backend, order, region, engine, leaves)
         built: Executable = engine.call(lambda: backend.build(order))
     except GearshiftError:
         raise
     except Exception as error:
         raise CompileError(
-            f"region {region.name}: {region.rewrite} on {region.engine}:"
+            f"region {region.name}: {region.setting} on {region.engine}:"
             f" {type(error).__name__}: {' '.join(str(error).split())[:300]}"
         ) from error
     return built
+
+
+def _build_divided(
+    backend: Any, order: Order, region: Region, engine: Engine, leaves: Sequence[Any] | None
+) -> Executable:
+    from gearshift.act.lower.split import build_divided  # needs what reads ONNX
+
+    assert isinstance(engine, TeamEngine)
+    assert leaves is not None, "at any shape a region runs undivided"
+    shared = is_shared(backend, region)
+    return build_divided(backend, order, region, engine, leaves, shared=shared)
 
 
 def order_for(fragment: Fragment, region: Region, engine: Engine) -> tuple[Any, Order]:
@@ -223,9 +238,27 @@ def order_for(fragment: Fragment, region: Region, engine: Engine) -> tuple[Any, 
     return BACKENDS[region.rewrite.backend], order
 
 
+def held_bytes(fragment: Fragment, region: Region, engine: Engine) -> int:
+    """What the built region will hold beyond the model's own weights."""
+    backend, order = order_for(fragment, region, engine)
+    held: int = backend.held_bytes(order)
+    return held if is_shared(backend, region) else held * len(members(region.engine))
+
+
+def is_shared(backend: Any, region: Region) -> bool:
+    """Whether the engines of a team hold what is built once: they share one build, or have each a
+    part of the weights."""
+    how = None if region.split is None else region.split.how
+    if how in (ROWS, INTERLEAVED):
+        return backend.any_thread and region.rewrite.threads == 1
+    return how in (COLUMNS, DEPTH)
+
+
 def any_shape_regions(regions: tuple[Region, ...]) -> tuple[Region, ...]:
-    """The same regions where a backend that must know the shapes is replaced by eager."""
+    """The same regions where a backend that must know the shapes is replaced by eager, and what is
+    divided runs on one of the engines."""
+    whole = [replace(r, engine=members(r.engine)[0], split=None) for r in regions]
     return tuple(
         region if BACKENDS[region.rewrite.backend].any_shape else replace(region, rewrite=EAGER)
-        for region in regions
+        for region in whole
     )

@@ -16,7 +16,7 @@ from gearshift.act.serving import Serving
 from gearshift.act.variants import Variants
 from gearshift.capture.weights import WeightWatch
 from gearshift.errors import VerifyError
-from gearshift.ir.topology import CALLER
+from gearshift.ir.topology import CALLER, members
 from gearshift.plan import Plan, Region
 
 
@@ -68,9 +68,11 @@ class Mishaps:
         if region.engine == CALLER:
             self._changes.ban(plan, f"it failed: {text}")
             return
-        self._pool.quarantine(region.engine, text)
+        for engine in members(region.engine):
+            self._pool.quarantine(engine, text)
         moved = tuple(
-            replace(r, engine=CALLER) if r.engine == region.engine else r for r in plan.regions
+            replace(r, engine=CALLER, split=None) if r.engine == region.engine else r
+            for r in plan.regions
         )
         reason = f"engine {region.engine} is quarantined"
         count, instead = self._changes.count, Plan(regions=moved)

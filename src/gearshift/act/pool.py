@@ -6,9 +6,9 @@ Must not know what runs on them.
 import threading
 from collections.abc import Sequence
 
-from gearshift.act.engines import Engine, discover, open_engine, parse_engine
+from gearshift.act.engines import Engine, TeamEngine, discover, open_engine, parse_engine
 from gearshift.errors import EngineError, UsageError
-from gearshift.ir.topology import CALLER, EngineSpec, Topology
+from gearshift.ir.topology import CALLER, EngineSpec, Topology, members
 
 
 class EnginePool:
@@ -24,15 +24,23 @@ class EnginePool:
         return tuple(name for name in self.topology.names if name not in self.quarantined)
 
     def get(self, name: str) -> Engine:
-        if name in self.quarantined:
-            raise EngineError(f"engine {name} is quarantined: {self.quarantined[name]}")
+        for known in (name, *members(name)):
+            if known in self.quarantined:
+                raise EngineError(f"engine {known} is quarantined: {self.quarantined[known]}")
         with self._lock:
-            if name not in self._open:
-                spec = next((s for s in self.topology.engines if s.name == name), None)
-                if spec is None:
-                    raise UsageError(f"no engine {name!r}; there are {', '.join(self.usable)}")
-                self._open[name] = open_engine(spec)
-            return self._open[name]
+            return self._get(name)
+
+    def _get(self, name: str) -> Engine:
+        if name not in self._open:
+            parts = members(name)
+            if len(parts) > 1:
+                self._open[name] = TeamEngine([self._get(part) for part in parts])
+                return self._open[name]
+            spec = next((s for s in self.topology.engines if s.name == name), None)
+            if spec is None:
+                raise UsageError(f"no engine {name!r}; there are {', '.join(self.usable)}")
+            self._open[name] = open_engine(spec)
+        return self._open[name]
 
     def threads(self) -> dict[str, int]:
         """Engines with a thread of their own, by name, and the system's number of it."""

@@ -118,7 +118,7 @@ def other_sizes(fragment: Fragment) -> list[Any] | None:
     for chosen in (symbols, *([symbol] for symbol in symbols)):
         for change in CHANGES:
             sizes = _changed(fragment, chosen, change)
-            leaves = [_resized(fragment, index, sizes) for index in range(len(fragment.leaves))]
+            leaves = [resized(fragment, index, sizes) for index in range(len(fragment.leaves))]
             outside = fragment.sizes.why_outside(fragment.leaves, leaves, lone=False)
             if sizes and outside is None and ask(fragment, leaves) is not None:
                 return leaves
@@ -139,7 +139,7 @@ def _changed(
     return sizes
 
 
-def _resized(fragment: Fragment, index: int, sizes: Mapping[str, int]) -> Any:
+def resized(fragment: Fragment, index: int, sizes: Mapping[str, int]) -> Any:
     leaf = fragment.example[index]
     for dim, size in enumerate(fragment.leaves[index].shape):
         known = {**fragment.sizes.bind(fragment.example), **sizes}

@@ -4,12 +4,17 @@ Must not know which of it is wise.
 """
 
 import math
+from functools import partial
 
 from gearshift.act.backends import BACKENDS
 from gearshift.act.pool import EnginePool
 from gearshift.capture.program import Program
-from gearshift.ir.topology import CALLER
+from gearshift.ir.topology import CALLER, members
 from gearshift.plan.legal import Space
+from gearshift.plan.plan import Region
+
+PARALLEL = ("onnxruntime", "openvino")
+"""Backends that leave the GIL to others while they run."""
 
 
 def space_of(program: Program, pool: EnginePool, quota: float | None = None) -> Space:
@@ -31,4 +36,15 @@ def space_of(program: Program, pool: EnginePool, quota: float | None = None) -> 
         engine_backends={spec.name: frozenset({"eager"}) for spec in specs},
         max_threads=num_cores,
         usable_cores=usable,
+        why_undivided=partial(_why_undivided, program),
     )
+
+
+def _why_undivided(program: Program, region: Region) -> str | None:
+    """Only what needs no Python at run time can run in parts at the same time."""
+    fragment = next(f for f in program.fragments if region.name in f.graph.position)
+    if region.rewrite.backend not in PARALLEL or fragment.onnx is None:
+        return f"{region.rewrite.backend} does not run in parts; {', '.join(PARALLEL)} do"
+    from gearshift.act.lower.split import why_undivided  # needs what reads ONNX
+
+    return why_undivided(fragment, region, len(members(region.engine)))

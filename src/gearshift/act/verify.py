@@ -201,6 +201,6 @@ def _verify_regions(variant: Variant, leaves: Sequence[Any], tolerance: Toleranc
     ):
         inputs, expected = feeds(built, values)
         got = engine.start(built.run, inputs).result()
-        what = f"region {region.name} ({region.rewrite} on {region.engine})"
+        what = f"region {region.name} ({region.setting} on {region.engine})"
         worst = max(worst, compare(expected, list(got), tolerance, what, tolerance.region))
     return worst

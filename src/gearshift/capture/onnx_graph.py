@@ -6,6 +6,7 @@ Weights stay outside the model: a cut names those it needs. Must not know torch.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import onnx
@@ -54,6 +55,8 @@ class OnnxGraph:
     """Values and sizes of the graph that are sizes: int64 scalars."""
     opset: tuple[onnx.OperatorSetIdProto, ...]
     runnable: frozenset[str] = field(default_factory=frozenset)
+    proofs: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False)
+    """What others found out about its regions, by their ops."""
 
     def cut(self, ops: Sequence[str], shapes: Shapes | None, sizes: SizeValues | None) -> Cut:
         edge = boundary(self.graph, ops)
@@ -75,16 +78,16 @@ class OnnxGraph:
                 read.append(onnx_name)
         model.graph.output.extend(self._output(name, o) for name, o in outputs.items())
         weights, arrays = self._add_initializers(model, read, made | fed.keys())
-        if sizes is None:
-            model.graph.input.extend(_scalar(o) for o in used_sizes)
-        else:
-            constants = {o: np.array(sizes[name], np.int64) for o, name in used_sizes.items()}
-            model.graph.initializer.extend(
-                numpy_helper.from_array(array, o) for o, array in constants.items()
-            )
+        known = {} if sizes is None else sizes
+        open_sizes = {o: name for o, name in used_sizes.items() if name not in known}
+        model.graph.input.extend(_scalar(o) for o in open_sizes)
+        constants = {o: np.array(known[n], np.int64) for o, n in used_sizes.items() if n in known}
+        model.graph.initializer.extend(
+            numpy_helper.from_array(array, o) for o, array in constants.items()
+        )
         return Cut(
             inputs=tuple(fed.values()),
-            sizes=tuple(used_sizes.values()) if sizes is None else (),
+            sizes=tuple(open_sizes.values()),
             weights=tuple(weights.values()),
             outputs=edge.outputs,
             body=OnnxBody(model=model, weights=weights, arrays=arrays),
@@ -136,10 +139,10 @@ class OnnxGraph:
             if isinstance(source, str):
                 weights[name] = source
                 value = self.graph.values[source]
-                model.graph.initializer.append(_external(name, value.dtype, value.shape))
+                model.graph.initializer.append(external(name, value.dtype, value.shape))
             elif source.nbytes > INLINE_BYTES:
                 arrays[name] = source
-                model.graph.initializer.append(_external(name, str(source.dtype), source.shape))
+                model.graph.initializer.append(external(name, str(source.dtype), source.shape))
             else:
                 model.graph.initializer.append(numpy_helper.from_array(source, name))
         return weights, arrays
@@ -177,7 +180,7 @@ def _scalar(name: str) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [])
 
 
-def _external(name: str, dtype: str, shape: Sequence[int | str]) -> onnx.TensorProto:
+def external(name: str, dtype: str, shape: Sequence[int | str]) -> onnx.TensorProto:
     """A tensor whose data a backend is handed apart; `weights` is no file."""
     tensor = onnx.TensorProto(
         name=name, data_type=ELEMENT_TYPES[dtype], dims=[int(d) for d in shape]

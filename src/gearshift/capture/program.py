@@ -31,7 +31,8 @@ class Cut:
 
 
 MAX_INDEX_OPS = 32
-Shapes = Mapping[str, tuple[int, ...]]
+Shapes = Mapping[str, tuple[int | str, ...]]
+"""A dimension is a number, or the name of one left open."""
 SizeValues = Mapping[str, int]
 
 
@@ -46,6 +47,10 @@ class OnnxForm(Protocol):
 
     @property
     def runnable(self) -> frozenset[str]: ...
+
+    @property
+    def proofs(self) -> dict[tuple[str, ...], Any]:
+        """What others found out about its regions, by their ops."""
 
     def cut(self, ops: Sequence[str], shapes: Shapes | None, sizes: SizeValues | None) -> Cut: ...
 

@@ -195,7 +195,7 @@ class Mind:
                     region=identities[region.name],
                     signature=situation.signature,
                     engine=region.engine,
-                    rewrite=str(region.rewrite),
+                    rewrite=region.setting,
                     context=_context(situation),
                 )
                 self.store.add_region(key, seconds)

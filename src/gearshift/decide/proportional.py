@@ -45,7 +45,7 @@ def nearest(plans: Sequence[Plan], threads: int) -> list[Plan]:
 
 
 def threads_of(plan: Plan) -> int | None:
-    return max((r.rewrite.threads or 0 for r in plan.regions), default=0) or None
+    return max((r.threads or 0 for r in plan.regions), default=0) or None
 
 
 def backend_of(plan: Plan) -> str:

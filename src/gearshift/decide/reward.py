@@ -72,4 +72,4 @@ class Costs:
         return self._energy_j.get((situation, plan))
 
     def _threads(self, plan: Plan) -> int:
-        return max((r.rewrite.threads or self.num_cores) for r in plan.regions)
+        return max((r.threads or self.num_cores) for r in plan.regions)

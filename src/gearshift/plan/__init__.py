@@ -7,6 +7,7 @@ from gearshift.plan.legal import Space, check, legal_moves
 from gearshift.plan.objective import Objective
 from gearshift.plan.plan import Move, Plan, Region
 from gearshift.plan.rewrite import Rewrite
+from gearshift.plan.split import Split
 from gearshift.plan.text import diff, dumps, loads, render
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Region",
     "Rewrite",
     "Space",
+    "Split",
     "check",
     "diff",
     "dumps",

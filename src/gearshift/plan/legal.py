@@ -3,17 +3,23 @@
 Must not know what is wise; only what is allowed. What is not proven legal is refused.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gearshift.errors import PlanError
 from gearshift.ir.graph import Graph
-from gearshift.plan import cut, place, rewrite
-from gearshift.plan.plan import Move, Plan, whole, why_malformed
+from gearshift.ir.topology import team
+from gearshift.plan import cut, place, rewrite, split
+from gearshift.plan.plan import Move, Plan, Region, whole, why_malformed
 from gearshift.plan.rewrite import Rewrite
+from gearshift.plan.split import Split
 
-KNOBS = (cut, place, rewrite)
+KNOBS = (cut, place, rewrite, split)
 SLOW_OR_PLAIN = ("inductor", "eager")
+
+
+def _not_proven(region: Region) -> str | None:
+    return "not proven to be the same in parts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +37,8 @@ class Space:
     max_threads: int = 1
     usable_cores: int = 1
     """How many threads can be at work at once: a quota may allow fewer than there are cores."""
+    why_undivided: Callable[[Region], str | None] = _not_proven
+    """Why a region cannot be divided as its split says; None if it can."""
 
 
 def why_illegal(plan: Plan, space: Space) -> str | None:
@@ -64,5 +72,16 @@ def candidates(space: Space) -> dict[str, Plan]:
         for r in space.rewrites
         if r.backend in runnable and not (quick and r.backend == "inductor")
     ]
+    plans += _divided(space, runnable)
     legal = [plan for plan in (whole(space.graph), *plans) if why_illegal(plan, space) is None]
     return {plan.fingerprint: plan for plan in legal}
+
+
+def _divided(space: Space, runnable: Mapping[str, frozenset[str]]) -> list[Plan]:
+    """The whole model over all cores, an engine each, the rows as fast as each is."""
+    cores = split.single_cores(space)
+    if len(cores) < 2 or space.usable_cores < 2:
+        return []
+    alone = [r for r in space.rewrites if r.threads == 1 and r.backend in runnable]
+    everything = [r for r in alone if len(runnable[r.backend]) == len(space.graph.ops)]
+    return [whole(space.graph, engine=team(cores), rewrite=r, split=Split()) for r in everything]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gearshift.ir.graph import Graph
+from gearshift.ir.topology import members
 
 if TYPE_CHECKING:
     from gearshift.plan.legal import Space
@@ -21,7 +22,7 @@ class Place:
 
     def apply(self, plan: "Plan", graph: Graph) -> "Plan":
         old = plan.region(self.region)
-        return plan.exchange((old,), (replace(old, engine=self.engine),), graph)
+        return plan.exchange((old,), (replace(old, engine=self.engine, split=None),), graph)
 
 
 def moves(plan: "Plan", space: "Space") -> Iterator[Place]:
@@ -33,14 +34,19 @@ def moves(plan: "Plan", space: "Space") -> Iterator[Place]:
 
 def why_illegal(plan: "Plan", space: "Space") -> str | None:
     for region in plan.regions:
-        if region.engine not in space.engines:
-            known = ", ".join(space.engines)
-            return f"region {region.name}: no engine {region.engine!r} here; there are {known}"
-        backends = space.engine_backends.get(region.engine)
-        if backends is not None and region.rewrite.backend not in backends:
-            allowed = ", ".join(sorted(backends))
-            return (
-                f"region {region.name}: engine {region.engine} runs {allowed},"
-                f" not {region.rewrite.backend}"
-            )
+        for engine in members(region.engine):
+            reason = _why_illegal(engine, region.rewrite.backend, space)
+            if reason is not None:
+                return f"region {region.name}: {reason}"
+        if len(set(members(region.engine))) < len(members(region.engine)):
+            return f"region {region.name}: an engine is twice in {region.engine}"
+    return None
+
+
+def _why_illegal(engine: str, backend: str, space: "Space") -> str | None:
+    if engine not in space.engines:
+        return f"no engine {engine!r} here; there are {', '.join(space.engines)}"
+    backends = space.engine_backends.get(engine)
+    if backends is not None and backend not in backends:
+        return f"engine {engine} runs {', '.join(sorted(backends))}, not {backend}"
     return None

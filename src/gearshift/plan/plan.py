@@ -10,8 +10,9 @@ from typing import Protocol
 
 from gearshift.errors import PlanError
 from gearshift.ir.graph import Graph
-from gearshift.ir.topology import CALLER
+from gearshift.ir.topology import CALLER, members
 from gearshift.plan.rewrite import EAGER, Rewrite
+from gearshift.plan.split import Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +22,22 @@ class Region:
     ops: tuple[str, ...]
     engine: str = CALLER
     rewrite: Rewrite = EAGER
+    split: Split | None = None
 
     @property
     def name(self) -> str:
         """The first op's name: no other region of the same plan has it."""
         return self.ops[0]
+
+    @property
+    def threads(self) -> int | None:
+        """How many it keeps busy; None: as many as there are cores."""
+        return self.rewrite.threads if self.split is None else len(members(self.engine))
+
+    @property
+    def setting(self) -> str:
+        """How it is compiled and, if it is, divided, in a few words."""
+        return str(self.rewrite) if self.split is None else f"{self.rewrite} {self.split}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +53,7 @@ class Plan:
     @cached_property
     def summary(self) -> str:
         """In a few words: how its regions are compiled, and where they run."""
-        parts = [(str(r.rewrite), r.engine) for r in self.regions]
+        parts = [(r.setting, r.engine) for r in self.regions]
         told = [how if where == CALLER else f"{how} on {where}" for how, where in parts]
         text = " + ".join(dict.fromkeys(told))
         return text if len(told) < 2 else f"{text}, {len(told)} regions"
@@ -72,7 +84,22 @@ def why_malformed(plan: Plan) -> str | None:
         threads, spin = region.rewrite.threads, region.rewrite.spin
         if not isinstance(threads, int | None) or not isinstance(spin, bool):
             return f"region {number}: threads={threads!r:.20}, spin={spin!r:.20}"
+        if not _is_split(region.split):
+            return f"region {number}: split={region.split!r:.100}"
     return None
+
+
+def _is_split(split: Split | None) -> bool:
+    if split is None:
+        return True
+    if not isinstance(split, Split) or not isinstance(split.how, str):
+        return False
+    if split.block is not None and type(split.block) is not int:
+        return False
+    shares = split.shares
+    return shares is None or (
+        isinstance(shares, tuple) and all(type(share) is int for share in shares)
+    )
 
 
 class Move(Protocol):
@@ -88,9 +115,11 @@ def ordered(graph: Graph, regions: tuple[Region, ...]) -> Plan:
     return Plan(regions=tuple(sorted(tidy, key=lambda r: sort(r.name))))
 
 
-def whole(graph: Graph, *, engine: str = CALLER, rewrite: Rewrite = EAGER) -> Plan:
+def whole(
+    graph: Graph, *, engine: str = CALLER, rewrite: Rewrite = EAGER, split: Split | None = None
+) -> Plan:
     """One region per fragment."""
     fragments = dict.fromkeys(op.fragment for op in graph.ops)
-    members = [tuple(op.name for op in graph.ops if op.fragment == f) for f in fragments]
-    regions = tuple(Region(ops=ops, engine=engine, rewrite=rewrite) for ops in members)
+    inside = [tuple(op.name for op in graph.ops if op.fragment == f) for f in fragments]
+    regions = tuple(Region(ops=o, engine=engine, rewrite=rewrite, split=split) for o in inside)
     return ordered(graph, regions)

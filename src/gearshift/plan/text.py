@@ -4,7 +4,7 @@ Must not know files; text in, text out.
 """
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from gearshift.errors import PlanError
@@ -12,6 +12,7 @@ from gearshift.ir.graph import Graph
 from gearshift.ir.topology import CALLER
 from gearshift.plan.plan import Plan, Region, ordered
 from gearshift.plan.rewrite import Rewrite
+from gearshift.plan.split import ROWS, Split
 
 SCHEMA_VERSION = 1
 REST = "*"
@@ -50,22 +51,35 @@ def loads(text: str, graph: Graph) -> Plan:
 def plain(data: Any) -> Plan:
     """A plan as `to_data` wrote it, to the letter, without a graph to look names up in."""
     regions = [
-        Region(ops=tuple(e["ops"]), engine=e["engine"], rewrite=Rewrite(**e["rewrite"]))
-        for e in data["regions"]
+        Region(
+            ops=tuple(entry["ops"]),
+            engine=entry["engine"],
+            rewrite=Rewrite(**entry["rewrite"]),
+            split=_split(entry.get("split")),
+        )
+        for entry in data["regions"]
     ]
     return Plan(regions=tuple(regions))
+
+
+def _split(entry: Any) -> Split | None:
+    """From JSON, where a tuple is a list."""
+    if entry is None:
+        return None
+    shares = entry.get("shares")
+    return Split(**{**entry, "shares": shares and tuple(shares)})
 
 
 def _fill(region: Region, rest: tuple[str, ...]) -> Region:
     if REST not in region.ops:
         return region
     ops = tuple(op for op in region.ops if op != REST)
-    return Region(ops=(*ops, *rest), engine=region.engine, rewrite=region.rewrite)
+    return replace(region, ops=(*ops, *rest))
 
 
 def _region(entry: Any, graph: Graph) -> Region:
     if not isinstance(entry, dict):
-        raise PlanError(f"a region is an object with ops, engine and rewrite, not {entry!r}")
+        raise PlanError(f"a region is an object with ops, engine, rewrite, split, not {entry!r}")
     _only_known(entry, Region, "region")
     names = entry.get("ops", [])
     names = [names] if isinstance(names, str) else names
@@ -75,7 +89,31 @@ def _region(entry: Any, graph: Graph) -> Region:
     engine = entry.get("engine", CALLER)
     if not isinstance(engine, str):
         raise PlanError(f"an engine is a name such as 'caller' or 'cpu:0', not {engine!r}")
-    return Region(ops=tuple(ops), engine=engine, rewrite=parse_rewrite(entry.get("rewrite", {})))
+    return Region(
+        ops=tuple(ops),
+        engine=engine,
+        rewrite=parse_rewrite(entry.get("rewrite", {})),
+        split=parse_split(entry.get("split")),
+    )
+
+
+def parse_split(entry: Any) -> Split | None:
+    if entry is None:
+        return None
+    if isinstance(entry, str):
+        return Split(how=entry)
+    if not isinstance(entry, dict):
+        raise PlanError(f"a split is its name or an object, not {entry!r}")
+    _only_known(entry, Split, "split")
+    how, shares, block = entry.get("how", ROWS), entry.get("shares"), entry.get("block")
+    if not isinstance(how, str):
+        raise PlanError(f"split.how cannot be {how!r}")
+    if block is not None and type(block) is not int:
+        raise PlanError(f"split.block cannot be {block!r}")
+    numbers = shares if isinstance(shares, list) else []
+    if shares is not None and not (numbers and all(type(number) is int for number in numbers)):
+        raise PlanError(f"split.shares cannot be {shares!r}: a list of whole numbers")
+    return _split(entry)
 
 
 def parse_rewrite(entry: Any) -> Rewrite:
@@ -117,7 +155,7 @@ def _expand(name: str, graph: Graph) -> list[str]:
 
 def render(plan: Plan, graph: Graph) -> str:
     """One line per region."""
-    rows = [(r.engine, str(r.rewrite), len(r.ops), _span(r, graph)) for r in plan.regions]
+    rows = [(r.engine, r.setting, len(r.ops), _span(r, graph)) for r in plan.regions]
     lines = [f"plan {plan.fingerprint}: {len(rows)} region{'s' if len(rows) != 1 else ''}"]
     for engine, rewrite, num_ops, span in rows:
         lines.append(f"  {engine:<8} {rewrite:<20} {num_ops:>4} ops  {span}")
@@ -144,4 +182,4 @@ def diff(old: Plan, new: Plan) -> str:
 
 def _short(region: Region) -> str:
     ops = region.name if len(region.ops) == 1 else f"{region.ops[0]}{RANGE}{region.ops[-1]}"
-    return f"{ops} ({len(region.ops)} ops) on {region.engine}, {region.rewrite}"
+    return f"{ops} ({len(region.ops)} ops) on {region.engine}, {region.setting}"

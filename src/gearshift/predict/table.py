@@ -241,16 +241,24 @@ class Table:
         return sum(weights) / len(weights)
 
     def _threads(self, region: Region) -> int:
-        return min(region.rewrite.threads or self.num_cores, self.num_cores)
+        return min(region.threads or self.num_cores, self.num_cores)
 
     def _crowding(self, plan: Plan, situation: Situation) -> float:
         """How much longer it takes beside neighbours: threads wait for the one that lost its core;
         eager's, at every op, and busily."""
         factors = []
         for region in plan.regions:
+            if region.split is not None and region.split.shares is None:
+                factors.append(self._rest(situation))
+                continue
             wanted = self._threads(region) + situation.neighbours
             factors.append(max(1.0, wanted / self.num_cores) ** _waiting(region))
         return sum(factors) / len(factors)
+
+    def _rest(self, situation: Situation) -> float:
+        """Shares that follow use what is left: half of each core that somebody else wants, too."""
+        lost = min(situation.neighbours, self.num_cores) / 2
+        return self.num_cores / (self.num_cores - lost)
 
 
 def _waiting(region: Region) -> float:

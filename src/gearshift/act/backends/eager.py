@@ -18,6 +18,7 @@ class EagerBackend:
     name = "eager"
     settings: frozenset[str] = frozenset()
     any_shape = True
+    any_thread = False
 
     def runnable(self, fragment: Fragment) -> frozenset[str]:
         return frozenset(op.name for op in fragment.graph.ops)

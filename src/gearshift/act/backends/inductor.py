@@ -29,6 +29,7 @@ class InductorBackend:
     name = "inductor"
     settings = frozenset({"threads"})
     any_shape = False
+    any_thread = False
 
     def runnable(self, fragment: Fragment) -> frozenset[str]:
         if fragment.fx is None or shutil.which("g++") is None:

@@ -15,6 +15,7 @@ class NullBackend:
     name = "null"
     settings: frozenset[str] = frozenset()
     any_shape = False
+    any_thread = False
 
     def runnable(self, fragment: Fragment) -> frozenset[str]:
         return frozenset(op.name for op in fragment.graph.ops)
@@ -29,7 +30,11 @@ class NullBackend:
         assert order.shapes is not None
         edge = boundary(order.fragment.graph, order.ops)
         values = [order.fragment.graph.values[name] for name in edge.outputs]
-        outputs = [torch.zeros(order.shapes[v.name], dtype=getattr(torch, v.dtype)) for v in values]
+        shapes = [tuple(map(int, order.shapes[value.name])) for value in values]
+        outputs = [
+            torch.zeros(shape, dtype=getattr(torch, value.dtype))
+            for shape, value in zip(shapes, values, strict=True)
+        ]
         return Executable(
             run=lambda *inputs: outputs,
             inputs=edge.inputs,

@@ -29,6 +29,7 @@ class OnnxRuntimeBackend:
     name = "onnxruntime"
     settings = frozenset({"threads", "spin"})
     any_shape = True
+    any_thread = True
 
     def runnable(self, fragment: Fragment) -> frozenset[str]:
         if fragment.onnx is None or find_spec("onnxruntime") is None:
@@ -51,8 +52,7 @@ class OnnxRuntimeBackend:
 
 def build_session(order: Order, held_bytes: int, *, optimise: bool = True) -> Executable:
     """Without optimisation this is also the plain form of an .onnx model's region."""
-    assert order.fragment.onnx is not None
-    cut = order.fragment.onnx.cut(order.ops, order.shapes, order.sizes)
+    cut = order.onnx()
     session = open_session(order, cut.body, optimise=optimise)
     names = [value.name for value in session.get_inputs()]
     outputs = [value.name for value in session.get_outputs()]

@@ -31,6 +31,7 @@ class OpenVinoBackend:
     name = "openvino"
     settings = frozenset({"threads"})
     any_shape = True
+    any_thread = False
 
     def runnable(self, fragment: Fragment) -> frozenset[str]:
         if fragment.onnx is None or find_spec("openvino") is None:
@@ -53,8 +54,7 @@ class OpenVinoBackend:
         return order.weight_bytes  # reordered for its kernels: a second copy
 
     def build(self, order: Order) -> Executable:
-        assert order.fragment.onnx is not None
-        cut = order.fragment.onnx.cut(order.ops, order.shapes, order.sizes)
+        cut = order.onnx()
         arrays = weight_arrays(order, cut.body)
         compiled = compile_model(order, cut.body, arrays)
         idle = [compiled.create_infer_request()]

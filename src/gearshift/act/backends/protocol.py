@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gearshift.capture.program import Fragment, Shapes, SizeValues, weight_bytes
+from gearshift.capture.program import Cut, Fragment, Shapes, SizeValues, weight_bytes
 from gearshift.ir.region import boundary
 from gearshift.ir.topology import EngineSpec
 from gearshift.plan.rewrite import Rewrite
@@ -29,6 +29,8 @@ class Order:
     """The shape of every input and output; None if it must run at any."""
     sizes: SizeValues | None = None
     """The sizes its ops read, likewise."""
+    part: Cut | None = None
+    """Of a divided region, what is to be built in its place."""
 
     @property
     def threads(self) -> int:
@@ -39,10 +41,19 @@ class Order:
         """Nothing else runs before the next call begins."""
         return self.fragment.name == "" and len(self.ops) == len(self.fragment.graph.ops)
 
+    def onnx(self) -> Cut:
+        """The region as ONNX."""
+        assert self.fragment.onnx is not None
+        return self.part or self.fragment.onnx.cut(self.ops, self.shapes, self.sizes)
+
     @property
     def weight_bytes(self) -> int:
+        weights = self.fragment.weights
+        if self.part is not None:
+            own = sum(array.nbytes for array in self.part.body.arrays.values())
+            return weight_bytes([weights[name] for name in self.part.weights]) + int(own)
         names = boundary(self.fragment.graph, self.ops).weights
-        return weight_bytes([self.fragment.weights[name] for name in names])
+        return weight_bytes([weights[name] for name in names])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,8 @@ class Backend(Protocol):
     """Which fields of a Rewrite it heeds; a plan that sets others is refused."""
     any_shape: bool
     """Whether it can build a region without knowing the shapes."""
+    any_thread: bool
+    """Whether what it builds with one thread runs on whichever thread calls it, several at once."""
 
     def runnable(self, fragment: Fragment) -> frozenset[str]:
         """The ops of this fragment it can run; none if its library is not installed."""

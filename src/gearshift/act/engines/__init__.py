@@ -13,6 +13,7 @@ from gearshift.act.engines.cuda import CudaEngine
 from gearshift.act.engines.null import NullEngine
 from gearshift.act.engines.pinned import PinnedEngine, machine_cores
 from gearshift.act.engines.protocol import Engine, Job
+from gearshift.act.engines.team import TeamEngine
 from gearshift.errors import UsageError
 from gearshift.ir.topology import CALLER, EngineSpec, Topology
 
@@ -23,6 +24,7 @@ __all__ = [
     "Job",
     "NullEngine",
     "PinnedEngine",
+    "TeamEngine",
     "check_engine",
     "discover",
     "open_engine",

@@ -1,0 +1,126 @@
+"""A region looked into: its ONNX nodes, and what every value of it is on some leaves.
+
+Must not know why anybody looks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, ValueInfoProto, helper, numpy_helper
+
+from gearshift.act.backends.onnxruntime import open_session, to_numpy
+from gearshift.act.backends.protocol import Order
+from gearshift.capture.onnx_graph import OnnxBody
+from gearshift.capture.program import Fragment
+from gearshift.ir.region import boundary
+from gearshift.ir.topology import CALLER, EngineSpec
+from gearshift.plan.rewrite import Rewrite
+
+SMALL = 64
+"""Values of so many entries may be sizes; what they hold is kept."""
+
+
+class Undivided(Exception):
+    """A region cannot be divided; says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anatomy:
+    """Names are those of ONNX, but for the keys of `names`."""
+
+    nodes: tuple[NodeProto, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, str]
+    small: Mapping[str, np.ndarray]
+    names: Mapping[str, str]
+    """For each input and output of the region, its ONNX name."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    body: OnnxBody
+    constants: Mapping[str, np.ndarray]
+    """Weights among them, without a copy, and what is computed from constants alone."""
+
+
+def anatomy(fragment: Fragment, ops: Sequence[str], leaves: Sequence[Any]) -> Anatomy:
+    """Run unoptimised, so that every value is there."""
+    assert fragment.onnx is not None
+    edge = boundary(fragment.graph, ops)
+    try:
+        known = fragment.reference(leaves, [*edge.inputs, *edge.outputs], fragment.weights)
+    except Exception as error:  # the model's own word on whether it runs at that size
+        raise Undivided(f"the model does not run at this size: {error}") from error
+    sizes = fragment.size_numbers(fragment.sizes.bind(leaves))
+    shapes = {name: tuple(value.shape) for name, value in known.items()}
+    cut = fragment.onnx.cut(ops, shapes, sizes)
+    body: OnnxBody = cut.body
+    given = [value.name for value in body.model.graph.input]
+    told = [value.name for value in body.model.graph.output]
+    nodes = tuple(body.model.graph.node)
+    made = [name for node in nodes for name in node.output if name]
+    feeds = {o: to_numpy(known[name]) for o, name in zip(given, cut.inputs, strict=True)}
+    constants = _constants(fragment, body)
+    values = {**constants, **feeds, **_values(fragment, ops, body, made, feeds)}
+    if not all(isinstance(value, np.ndarray) for value in values.values()):
+        raise Undivided("it keeps tensors in a list")
+    constants = _with_derived(constants, nodes, values)
+    return Anatomy(
+        nodes=nodes,
+        shapes={name: value.shape for name, value in values.items()},
+        dtypes={name: str(value.dtype) for name, value in values.items()},
+        small={name: value for name, value in values.items() if value.size <= SMALL},
+        names=dict(zip((*cut.inputs, *cut.outputs), (*given, *told), strict=True)),
+        inputs=tuple(given),
+        outputs=tuple(told),
+        body=body,
+        constants=constants,
+    )
+
+
+def _constants(fragment: Fragment, body: OnnxBody) -> dict[str, np.ndarray]:
+    inline = {
+        tensor.name: numpy_helper.to_array(tensor)
+        for tensor in body.model.graph.initializer
+        if not tensor.external_data
+    }
+    weights = {name: to_numpy(fragment.weights[weight]) for name, weight in body.weights.items()}
+    return {**inline, **weights, **body.arrays}
+
+
+def _with_derived(
+    constants: Mapping[str, np.ndarray],
+    nodes: Sequence[NodeProto],
+    values: Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    found = dict(constants)
+    for node in nodes:
+        if all(name in found for name in node.input if name):
+            found |= {name: values[name] for name in node.output if name}
+    return found
+
+
+def _values(
+    fragment: Fragment,
+    ops: Sequence[str],
+    body: OnnxBody,
+    made: Sequence[str],
+    feeds: Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    model = type(body.model)()
+    model.CopyFrom(body.model)
+    have = {value.name for value in model.graph.output}
+    model.graph.output.extend(ValueInfoProto(name=name) for name in made if name not in have)
+    order = Order(
+        fragment=fragment,
+        ops=tuple(ops),
+        rewrite=Rewrite(backend="onnxruntime", threads=1),
+        engine=EngineSpec(name=CALLER, kind=CALLER, cores=(0,)),
+    )
+    open_body = OnnxBody(model=model, weights=body.weights, arrays=body.arrays)
+    session = open_session(order, open_body, optimise=False)
+    return dict(zip(made, session.run(list(made), dict(feeds)), strict=True))
+
+
+def attributes(node: NodeProto) -> dict[str, Any]:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}

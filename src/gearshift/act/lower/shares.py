@@ -1,0 +1,62 @@
+"""How many rows each engine of a team gets: as said, or as fast as each was in the last calls.
+
+Must not know what a row is. On the hot path: no lock; calls at the same time may overwrite each
+other's last word, which is one of many.
+"""
+
+from collections.abc import Sequence
+
+WEIGHT = 0.3
+"""Of the newest call in what is known of an engine."""
+FORGET = 0.98
+"""An engine left out is thought a little faster with every call, so that it is asked again."""
+
+
+class Shares:
+    """`fixed` are in proportion; without them, they follow."""
+
+    def __init__(self, num_engines: int, fixed: Sequence[int] | None = None) -> None:
+        self._fixed = fixed
+        speeds = [1.0] * num_engines if fixed is None else [float(share) for share in fixed]
+        self._row_s = [1 / speed if speed else float("inf") for speed in speeds]
+        """For each engine, what a row takes it."""
+        self._rehearsals = [] if fixed is not None else list(range(num_engines))
+
+    def of(self, num_rows: int) -> list[int]:
+        """The first ones are lopsided: a plan is verified with each engine doing almost all."""
+        if self._rehearsals:
+            return _lopsided(num_rows, self._rehearsals.pop(), len(self._row_s))
+        return apportioned(num_rows, self._row_s)
+
+    def rehearsed(self) -> None:
+        """No lopsided ones any more."""
+        self._rehearsals.clear()
+
+    def note(self, member: int, num_rows: int, took_s: float) -> None:
+        if self._fixed is None and took_s > 0:
+            row_s = took_s / num_rows
+            known_s = self._row_s[member]
+            first = known_s == 1.0
+            self._row_s[member] = row_s if first else known_s + WEIGHT * (row_s - known_s)
+
+    def left_out(self, member: int) -> None:
+        if self._fixed is None:
+            self._row_s[member] *= FORGET
+
+
+def apportioned(num_rows: int, row_s: Sequence[float]) -> list[int]:
+    """So that the last to finish is done as early as can be."""
+    speeds = [1 / seconds for seconds in row_s]
+    whole = num_rows / sum(speeds)
+    rows = [int(whole * speed) for speed in speeds]
+    for _ in range(num_rows - sum(rows)):
+        ends_s = [(rows[i] + 1) * row_s[i] for i in range(len(rows))]
+        rows[ends_s.index(min(ends_s))] += 1
+    return rows
+
+
+def _lopsided(num_rows: int, most: int, num_engines: int) -> list[int]:
+    """A row for each, and all the others for one engine."""
+    rows = [min(1, max(0, num_rows - num_engines + 1))] * num_engines
+    rows[most] += num_rows - sum(rows)
+    return rows

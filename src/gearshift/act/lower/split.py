@@ -1,0 +1,254 @@
+"""A region divided over a team: what each engine builds, takes and gives.
+
+Must not know why it is divided so. `RowDivision` is on the hot path while it serves.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gearshift.act.backends.protocol import Backend, Executable, Order
+from gearshift.act.engines.protocol import Engine
+from gearshift.act.engines.team import Part, TeamEngine
+from gearshift.act.lower.anatomy import Anatomy, Undivided, anatomy
+from gearshift.act.lower.channels import column_entries, column_parts, depth_parts
+from gearshift.act.lower.independence import Axis
+from gearshift.act.lower.part import Join, PartBody, PieceDivision
+from gearshift.act.lower.rows import FEW, MORE, Rows, rows_of
+from gearshift.act.lower.shares import Shares
+from gearshift.act.lower.spatial import spatial_parts
+from gearshift.capture.program import Fragment, Shapes
+from gearshift.errors import CompileError
+from gearshift.plan.plan import Region
+from gearshift.plan.split import BLOCK, DEPTH, INTERLEAVED, ROWS, SPATIAL, Split
+
+Prepared = tuple[list[tuple[PartBody, list[str]]], list[Join]]
+
+
+def why_undivided(fragment: Fragment, region: Region, num_engines: int) -> str | None:
+    """On the example. Found out once for the same ops and split."""
+    assert fragment.onnx is not None
+    split = region.split
+    assert split is not None
+    known = fragment.onnx.proofs
+    key = (*region.ops, f"{split} over {num_engines}")
+    if key not in known:
+        try:
+            if split.how in (ROWS, INTERLEAVED):
+                rows = rows_of(fragment, region.ops)
+                if fragment.sizes.bind(fragment.example)[rows.symbol] < num_engines:
+                    raise Undivided("the example has fewer rows than there are engines")
+            else:
+                _pieces(anatomy(fragment, region.ops, fragment.example), split, num_engines)
+            known[key] = None
+        except Undivided as reason:
+            known[key] = str(reason)
+    found: str | None = known[key]
+    return found
+
+
+def build_divided(
+    backend: Backend,
+    order: Order,
+    region: Region,
+    team: TeamEngine,
+    leaves: Sequence[Any],
+    *,
+    shared: bool,
+) -> Executable:
+    """`order` is for the whole region at these leaves; `shared`, if one build serves all."""
+    assert region.split is not None
+    try:
+        if region.split.how in (ROWS, INTERLEAVED):
+            return _by_rows(backend, order, region.split, team, leaves, shared=shared)
+        return _in_pieces(backend, order, region.split, team, leaves)
+    except Undivided as reason:
+        raise CompileError(f"region {region.name} cannot be divided: {reason}") from None
+
+
+def _by_rows(
+    backend: Backend,
+    order: Order,
+    split: Split,
+    team: TeamEngine,
+    leaves: Sequence[Any],
+    *,
+    shared: bool,
+) -> Executable:
+    assert order.shapes is not None
+    rows = rows_of(order.fragment, order.ops)
+    bound = order.fragment.sizes.bind(leaves)
+    num_rows = bound[rows.symbol]
+
+    def sizes_at(count: int) -> dict[str, int]:
+        return order.fragment.size_numbers({**bound, rows.symbol: count})
+
+    some = [sizes_at(count) for count in (FEW, MORE, num_rows)]
+    settled = {n: size for n, size in some[0].items() if some[1][n] == some[2][n] == size}
+    order = replace(order, shapes=_open(order.shapes, rows), sizes=settled)
+    built = _build(backend, order, team, shared=shared)
+    feeds = {n: tuple(sizes_at(n)[name] for name in built[0].sizes) for n in range(1, num_rows + 1)}
+    division = RowDivision(
+        runs=[part.run for part in built],
+        num_rows=num_rows,
+        inputs=[rows.axes.get(name) for name in built[0].inputs],
+        outputs=[rows.axes.get(name) for name in built[0].outputs],
+        sizes=feeds,
+        shares=Shares(len(team.engines), split.shares),
+        interleaved=split.how == INTERLEAVED,
+    )
+    held_bytes = sum({id(part): part.held_bytes for part in built}.values())
+    return replace(built[0], run=division, sizes=(), held_bytes=held_bytes)
+
+
+def _pieces(whole: Anatomy, split: Split, num_engines: int) -> Prepared:
+    shares = split.shares or (1,) * num_engines
+    if split.how == SPATIAL:
+        return spatial_parts(whole, shares)
+    if split.how == DEPTH:
+        return depth_parts(whole, shares)
+    return column_parts(whole, column_entries(whole, shares, split.block or BLOCK))
+
+
+def _in_pieces(
+    backend: Backend, order: Order, split: Split, team: TeamEngine, leaves: Sequence[Any]
+) -> Executable:
+    whole = anatomy(order.fragment, order.ops, leaves)
+    bodies, joins = _pieces(whole, split, len(team.engines))
+    names = {onnx_name: name for name, onnx_name in whole.names.items()}
+    inputs = tuple(names[name] for name in whole.inputs)
+    parts, built = [], []
+    for engine, (body, results) in zip(team.engines, bodies, strict=True):
+        cut = body.cut(results)
+        built.append(_build_on(engine, backend, replace(order, part=cut)))
+        takes = {names[name]: piece for name, piece in body.takes.items()}
+        parts.append((built[-1].run, cut, takes))
+    held_bytes = sum(part.held_bytes for part in built)
+    division = PieceDivision(inputs, parts, joins)
+    return replace(built[0], run=division, inputs=inputs, held_bytes=held_bytes)
+
+
+def _build(backend: Backend, order: Order, team: TeamEngine, *, shared: bool) -> list[Executable]:
+    """For each engine."""
+    if shared:
+        return [_build_on(team.engines[0], backend, order)] * len(team.engines)
+    return [_build_on(engine, backend, order) for engine in team.engines]
+
+
+def _build_on(engine: Engine, backend: Backend, order: Order) -> Executable:
+    mine = replace(order, engine=engine.spec)
+    built: Executable = engine.call(lambda: backend.build(mine))
+    return built
+
+
+def _open(shapes: Shapes, rows: Rows) -> Shapes:
+    """With the number of rows left open."""
+
+    def opened(name: str, shape: Sequence[int | str]) -> tuple[int | str, ...]:
+        axis = rows.axes.get(name)
+        if axis is None:
+            return tuple(shape)
+        size = "rows" if axis.unit == 1 else f"rows_{axis.unit}"
+        return (*shape[: axis.index], size, *shape[axis.index + 1 :])
+
+    return {name: opened(name, shape) for name, shape in shapes.items()}
+
+
+class RowDivision:
+    """Each engine runs the whole region on its rows; results go where their rows belong."""
+
+    __slots__ = ("_inputs", "_interleaved", "_num_rows", "_outputs", "_runs", "_sizes", "shares")
+
+    def __init__(
+        self,
+        *,
+        runs: Sequence[Callable[..., Sequence[Tensor]]],
+        num_rows: int,
+        inputs: Sequence[Axis | None],
+        outputs: Sequence[Axis | None],
+        sizes: Mapping[int, tuple[int, ...]],
+        shares: Shares,
+        interleaved: bool,
+    ) -> None:
+        self._runs, self._num_rows, self._sizes = runs, num_rows, sizes
+        self._inputs, self._outputs = inputs, outputs
+        self.shares = shares
+        self._interleaved = interleaved
+
+    def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
+        """Undivided."""
+        return self._runs[0](*inputs, *self._sizes[self._num_rows])
+
+    def take(self, inputs: Sequence[Tensor]) -> list[Part]:
+        num_rows, num_engines = self._num_rows, len(self._runs)
+        if self._interleaved:
+            rows = [range(first, num_rows, num_engines) for first in range(num_engines)]
+        else:
+            rows = _in_a_row(self.shares.of(num_rows))
+        return [
+            Part(member, self._runs[member], self._feeds(inputs, mine), mine)
+            for member, mine in enumerate(rows)
+            if mine
+        ]
+
+    def _feeds(self, inputs: Sequence[Tensor], rows: range) -> list[Any]:
+        pairs = zip(inputs, self._inputs, strict=True)
+        taken = [t if axis is None else _rows(t, axis, rows) for t, axis in pairs]
+        return [*taken, *self._sizes[len(rows)]]
+
+    def join(
+        self, parts: Sequence[Part], results: Sequence[Sequence[Tensor]], took_s: Sequence[float]
+    ) -> list[Tensor]:
+        self._learn(parts, took_s)
+        rows = [part.about for part in parts]
+        return [
+            _joined([result[index] for result in results], axis, rows)
+            for index, axis in enumerate(self._outputs)
+        ]
+
+    def _learn(self, parts: Sequence[Part], took_s: Sequence[float]) -> None:
+        for part, seconds in zip(parts, took_s, strict=True):
+            self.shares.note(part.member, len(part.about), seconds)
+        at_work = {part.member for part in parts}
+        for member in range(len(self._runs)):
+            if member not in at_work:
+                self.shares.left_out(member)
+
+
+def _in_a_row(counts: Sequence[int]) -> list[range]:
+    ends = list(accumulate(counts))
+    return [range(end - count, end) for end, count in zip(ends, counts, strict=True)]
+
+
+def _rows(tensor: Tensor, axis: Axis, rows: range) -> Tensor:
+    if rows.step == 1:
+        return tensor.narrow(axis.index, rows.start * axis.unit, len(rows) * axis.unit)
+    apart = _apart(tensor, axis)
+    picked = apart[(slice(None),) * axis.index + (slice(rows.start, None, rows.step),)]
+    return picked.flatten(axis.index, axis.index + 1)
+
+
+def _joined(results: Sequence[Tensor], axis: Axis | None, rows: Sequence[range]) -> Tensor:
+    """What is not divided is the same in each."""
+    if axis is None or len(results) == 1:
+        return results[0]
+    if rows[0].step == 1:
+        return torch.cat(list(results), axis.index)
+    shape = list(results[0].shape)
+    shape[axis.index] = sum(map(len, rows)) * axis.unit
+    whole = torch.empty(shape, dtype=results[0].dtype)
+    apart = _apart(whole, axis)
+    for result, mine in zip(results, rows, strict=True):
+        place = (slice(None),) * axis.index + (slice(mine.start, None, mine.step),)
+        apart[place] = _apart(result, axis)
+    return whole
+
+
+def _apart(tensor: Tensor, axis: Axis) -> Tensor:
+    """With a dimension for the rows alone."""
+    rest = tensor.shape[axis.index + 1 :]
+    return tensor.reshape(*tensor.shape[: axis.index], -1, axis.unit, *rest)

@@ -1,0 +1,109 @@
+"""Agents in files: safetensors, with what they were trained for written beside the weights.
+
+A file that is damaged, of another schema, of a newer version or for other sizes is refused by name.
+Must not know what an agent decides.
+"""
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from gearshift.decide.learn.network import Network
+from gearshift.errors import CheckpointError
+
+SCHEMA, VERSION = "gearshift.agent", 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    knob: str
+    """What it decides."""
+    network: Network
+    inputs: tuple[str, ...]
+    """What each input of the network means."""
+    actions: tuple[str, ...]
+    about: dict[str, Any]
+    """Where and how it was trained: machine, seed, command."""
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """As a whole or not at all."""
+    tensors = {f"weight.{i}": w for i, w in enumerate(checkpoint.network.weights)}
+    tensors |= {f"bias.{i}": b for i, b in enumerate(checkpoint.network.biases)}
+    metadata = {
+        "schema": SCHEMA,
+        "version": str(VERSION),
+        "knob": checkpoint.knob,
+        "inputs": json.dumps(checkpoint.inputs),
+        "actions": json.dumps(checkpoint.actions),
+        "about": json.dumps(checkpoint.about),
+    }
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_bytes(save(tensors, metadata))
+    fresh.replace(path)
+
+
+def read_checkpoint(
+    path: Path, knob: str, inputs: tuple[str, ...], actions: tuple[str, ...]
+) -> Checkpoint:
+    """Raises CheckpointError, which names the file and what is wrong with it."""
+    if not path.is_file():
+        raise CheckpointError(f"{path.name} cannot be read: there is no such file")
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            names = file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
+    except (OSError, SafetensorError, ValueError) as error:
+        raise CheckpointError(f"{path.name} cannot be read: {error}") from None
+    told = _told(path, metadata)
+    for what, want, have in (
+        ("knob", knob, metadata.get("knob")),
+        ("inputs", inputs, tuple(told["inputs"])),
+        ("actions", actions, tuple(told["actions"])),
+    ):
+        if want != have:
+            raise CheckpointError(f"{path.name} is for other {what} than {knob} has here")
+    network = _network(path, tensors, (len(inputs), len(actions)))
+    return Checkpoint(
+        knob=knob, network=network, inputs=inputs, actions=actions, about=told["about"]
+    )
+
+
+def _told(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    if metadata.get("schema") != SCHEMA:
+        raise CheckpointError(f"{path.name} is no agent: its schema is {metadata.get('schema')!r}")
+    version = metadata.get("version", "")
+    if version != str(VERSION):
+        raise CheckpointError(f"{path.name} is of version {version}, this one reads {VERSION}")
+    try:
+        return {name: json.loads(metadata[name]) for name in ("inputs", "actions", "about")}
+    except (KeyError, ValueError):
+        raise CheckpointError(f"{path.name} does not tell what it is for") from None
+
+
+def _network(path: Path, tensors: dict[str, np.ndarray], ends: tuple[int, int]) -> Network:
+    count = len(tensors) // 2
+    try:
+        weights = [tensors[f"weight.{index}"].copy() for index in range(count)]
+        biases = [tensors[f"bias.{index}"].copy() for index in range(count)]
+    except KeyError as missing:
+        raise CheckpointError(f"{path.name} has no {missing}") from None
+    fits = all(
+        w.ndim == 2 and b.shape == (w.shape[1],) for w, b in zip(weights, biases, strict=True)
+    )
+    joined = all(a.shape[1] == b.shape[0] for a, b in pairwise(weights))
+    if not weights or not fits or not joined:
+        raise CheckpointError(f"{path.name}: its layers do not fit together")
+    if (weights[0].shape[0], weights[-1].shape[1]) != ends:
+        raise CheckpointError(f"{path.name}: its sizes are not those of its inputs and actions")
+    network = Network(weights, biases)
+    if not network.is_sound:
+        raise CheckpointError(f"{path.name} holds weights that are no numbers")
+    return network

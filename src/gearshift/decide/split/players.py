@@ -1,0 +1,131 @@
+"""Who may choose a split, on equal terms: each sees a view and names an action.
+
+Must not know whether the view is of a running model or of the simulator.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from math import log
+from typing import Protocol
+
+import numpy as np
+
+from gearshift.decide.learn.dqn import Dqn
+from gearshift.decide.split.actions import ACTIONS, NAMES, SHARES
+from gearshift.decide.split.view import SplitView, features, mask
+from gearshift.plan.split import ROWS, Split
+
+SOMETIMES = 0.05
+"""How often the bandit tries something else."""
+
+
+class Player(Protocol):
+    name: str
+
+    def choose(self, view: SplitView) -> int: ...
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None: ...
+
+
+@dataclass(slots=True)
+class Fixed:
+    """Always the same, where it is legal; else undivided."""
+
+    action: int
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.name = f"always {NAMES[self.action]}"
+
+    def choose(self, view: SplitView) -> int:
+        return self.action if NAMES[self.action] in view.estimates_s else 0
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        """Nothing to learn."""
+
+
+@dataclass(slots=True)
+class Proportional:
+    """Rows in the ratio nearest to that of the engines' speeds; undivided where rows are not."""
+
+    name: str = "proportional"
+
+    def choose(self, view: SplitView) -> int:
+        legal = [s for s in SHARES if str(Split(how=ROWS, shares=s)) in view.estimates_s]
+        fast, slow = (engine.speed for engine in view.engines)
+        if not legal:
+            return 0 if fast >= slow else 1
+        best = min(legal, key=lambda s: abs(log(s[0] / s[1]) - log(fast / slow)))
+        return NAMES.index(str(Split(how=ROWS, shares=best)))
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        """Nothing to learn."""
+
+
+@dataclass(slots=True)
+class Greedy:
+    """What the profiling stage foresees to take least."""
+
+    name: str = "greedy"
+
+    def choose(self, view: SplitView) -> int:
+        return NAMES.index(min(view.estimates_s, key=lambda name: view.estimates_s[name]))
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        """Nothing to learn."""
+
+
+@dataclass(slots=True)
+class Bandit:
+    """The best mean reward so far in the same situation: the region, and who else is there."""
+
+    random: np.random.Generator
+    name: str = "bandit"
+    means: dict[tuple[object, ...], dict[int, tuple[int, float]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+
+    def choose(self, view: SplitView) -> int:
+        legal = [index for index, name in enumerate(NAMES) if name in view.estimates_s]
+        known = self.means[self._situation(view)]
+        fresh = [index for index in legal if index not in known]
+        if fresh:
+            return min(fresh, key=lambda index: view.estimates_s[NAMES[index]])
+        if self.random.random() < SOMETIMES:
+            return int(self.random.choice(legal))
+        return max(legal, key=lambda index: known[index][1])
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        known = self.means[self._situation(view)]
+        count, mean = known.get(action, (0, 0.0))
+        known[action] = (count + 1, mean + (reward - mean) / (count + 1))
+
+    def _situation(self, view: SplitView) -> tuple[object, ...]:
+        crowds = tuple(round(1 / engine.speed - 1) for engine in view.engines)
+        return (view.kind, view.num_rows, view.flops, crowds)
+
+
+@dataclass(slots=True)
+class Learned:
+    """A network's choice. Learns on if it may."""
+
+    dqn: Dqn
+    name: str = "dqn"
+    learning: bool = False
+
+    def choose(self, view: SplitView) -> int:
+        state, legal = features(view), mask(view)
+        return self.dqn.act(state, legal) if self.learning else self.dqn.best(state, legal)
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        if self.learning:
+            self.dqn.live(features(view), action, reward, features(after), mask(after))
+
+
+def baselines(random: np.random.Generator) -> list[Player]:
+    return [
+        *(Fixed(index) for index in range(len(ACTIONS))),
+        Proportional(),
+        Greedy(),
+        Bandit(random),
+    ]

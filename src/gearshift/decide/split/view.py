@@ -1,0 +1,90 @@
+"""All that is seen of a region and its two engines when its split is chosen, as numbers.
+
+Must not know where it comes from: a running model or the simulator. What could not be measured is
+-1, which nothing that can be measured is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+
+from gearshift.decide.split.actions import NAMES
+from gearshift.ir import kinds
+
+KINDS = (kinds.CONV, kinds.LINEAR, kinds.MATMUL, kinds.ATTENTION, kinds.ELEMENTWISE)
+UNKNOWN = -1.0
+FAR = 3.0
+"""Estimates that differ by more, as powers of two, are all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineView:
+    others_share: float | None = None
+    """Of its core."""
+    run_delay_share: float | None = None
+    dram_share: float | None = None
+    """Of the machine's bandwidth."""
+    l3_hit_share: float | None = None
+    pace: float | None = None
+    """Work done in a second in the last calls, as a share of the fastest engine's."""
+
+    @property
+    def speed(self) -> float:
+        """What it can do for us, as far as can be seen."""
+        if self.pace is not None:
+            return self.pace
+        if self.run_delay_share is not None:
+            return max(0.05, 1.0 - self.run_delay_share)
+        return 1 / (1 + round(self.others_share or 0.0))
+
+
+ENGINE_INPUTS = ("others_share", "run_delay_share", "dram_share", "l3_hit_share", "pace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitView:
+    engines: tuple[EngineView, EngineView]
+    kind: str
+    """Of the op that most of the arithmetic is in."""
+    num_rows: int
+    flops: float
+    moved_bytes: float
+    item_bytes: int
+    in_force: str
+    """The action's name."""
+    estimates_s: Mapping[str, float]
+    """Of the profiling stage, for each legal action."""
+
+
+INPUTS = (
+    *(f"engine {member} {name}" for member in (0, 1) for name in ENGINE_INPUTS),
+    *(f"kind {kind}" for kind in KINDS),
+    *("rows", "flops", "moved_bytes", "item_bytes"),
+    *(f"in force {name}" for name in NAMES),
+    *(f"estimate {name}" for name in NAMES),
+)
+
+
+def features(view: SplitView) -> np.ndarray:
+    engines = [getattr(engine, name) for engine in view.engines for name in ENGINE_INPUTS]
+    seen = [UNKNOWN if value is None else value for value in engines]
+    sizes = [
+        log2(max(1, view.num_rows)) / 8,
+        log2(max(1.0, view.flops)) / 40,
+        log2(max(1.0, view.moved_bytes)) / 40,
+        view.item_bytes / 8,
+    ]
+    one_hot = [float(view.kind == kind) for kind in KINDS]
+    in_force = [float(view.in_force == name) for name in NAMES]
+    least_s = min(view.estimates_s.values())
+    estimates = [
+        min(FAR, log2(view.estimates_s[name] / least_s)) if name in view.estimates_s else FAR
+        for name in NAMES
+    ]
+    return np.array([*seen, *one_hot, *sizes, *in_force, *estimates], np.float32)
+
+
+def mask(view: SplitView) -> np.ndarray:
+    return np.array([name in view.estimates_s for name in NAMES])

@@ -1,0 +1,119 @@
+"""The knob `split`: how one region's tensors are divided over the engines of a team.
+
+Must not know how a part is computed; whether a region can be divided so comes in the Space.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gearshift.ir.graph import Graph
+from gearshift.ir.topology import members, team
+
+if TYPE_CHECKING:
+    from gearshift.plan.legal import Space
+    from gearshift.plan.plan import Plan, Region
+
+ROWS, INTERLEAVED = "rows", "interleaved"
+COLUMNS, DEPTH, SPATIAL = "columns", "depth", "spatial"
+HOWS = (ROWS, INTERLEAVED, COLUMNS, DEPTH, SPATIAL)
+BLOCK = 32
+"""Columns that go to an engine together, if nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    how: str = ROWS
+    """rows: each engine takes some in a row; interleaved: each takes every second, with two
+    engines; columns: some columns of a product; depth: some of the channels that are summed over;
+    spatial: some of the height of an image."""
+    shares: tuple[int, ...] | None = None
+    """For each engine of the team. None: those of `rows` follow how fast each is, from call to
+    call; others are equal."""
+    block: int | None = None
+    """Of `columns`: how many go to an engine together, in turn."""
+
+    def __str__(self) -> str:
+        shares = "" if self.shares is None else f" {':'.join(map(str, self.shares))}"
+        block = "" if self.block is None else f" by {self.block}"
+        return f"{self.how}{block}{shares}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSplit:
+    """Over this team, or, without a split, on this engine."""
+
+    region: str
+    engine: str
+    split: Split | None
+
+    def apply(self, plan: "Plan", graph: Graph) -> "Plan":
+        old = plan.region(self.region)
+        new = replace(old, engine=self.engine, split=self.split)
+        return plan.exchange((old,), (new,), graph)
+
+
+def moves(plan: "Plan", space: "Space") -> Iterator[SetSplit]:
+    """Over all single cores; equal shares, one engine two or three times another, or as they prove
+    to be."""
+    everybody = single_cores(space)
+    if len(everybody) < 2:
+        return
+    equal, *unequal = _shares(len(everybody))
+    splits = [Split(how=how) for how in HOWS]
+    splits += [Split(shares=equal), Split(how=COLUMNS, block=BLOCK // 4)]
+    splits += [Split(how=how, shares=some) for how in (ROWS, SPATIAL, COLUMNS) for some in unequal]
+    for region in plan.regions:
+        for split in splits:
+            if split != region.split:
+                yield SetSplit(region=region.name, engine=team(everybody), split=split)
+        if region.split is not None:
+            yield SetSplit(region=region.name, engine=everybody[0], split=None)
+
+
+def single_cores(space: "Space") -> tuple[str, ...]:
+    """Engines of one core each."""
+    return tuple(name for name in space.engines if name.startswith("cpu:") and name[4:].isdigit())
+
+
+def _shares(num_engines: int) -> list[tuple[int, ...]]:
+    """Equal ones; then one engine, each in turn, with half of a share and with a third."""
+    unequal = [
+        tuple(1 if i == slow else times for i in range(num_engines))
+        for times in (2, 3)
+        for slow in range(num_engines)
+    ]
+    return [(1,) * num_engines, *unequal]
+
+
+def why_illegal(plan: "Plan", space: "Space") -> str | None:
+    for region in plan.regions:
+        reason = _why_illegal(region, space)
+        if reason is not None:
+            return f"region {region.name}: {reason}"
+    return None
+
+
+def _why_illegal(region: "Region", space: "Space") -> str | None:
+    count = len(members(region.engine))
+    if region.split is None:
+        return None if count == 1 else f"{region.engine} is a team: it takes a region in parts"
+    if count == 1:
+        return f"a region is split over a team such as cpu:0+cpu:1, not over {region.engine}"
+    return _why_odd(region.split, count) or space.why_undivided(region)
+
+
+def _why_odd(split: Split, num_engines: int) -> str | None:
+    if split.how not in HOWS:
+        return f"no split {split.how!r}; there are {', '.join(HOWS)}"
+    if split.block is not None and (split.how != COLUMNS or split.block < 1):
+        return f"block={split.block}: of columns only, 1 or more"
+    if split.shares is None:
+        return None
+    if split.how == INTERLEAVED:
+        return "interleaved rows have no shares"
+    if len(split.shares) != num_engines:
+        return f"{len(split.shares)} shares for {num_engines} engines"
+    if min(split.shares) < 0 or sum(split.shares) == 0:
+        return f"shares {split.shares}: none below 0, not all 0"
+    return None

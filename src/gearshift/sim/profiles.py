@@ -1,0 +1,65 @@
+"""What regions were measured to take in parts, one at a time on an undisturbed engine.
+
+Must not know who measured. `profiles.json` beside this file is made by `gearshift train split
+--record`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 1
+RECORDED = Path(__file__).with_name("profiles.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """One split of a region."""
+
+    parts_s: tuple[float, float]
+    """How long each engine is at work."""
+    joined_s: float
+    """What a call takes beyond the longer of the two: hand-over, cutting, joining."""
+    link_share: float
+    """Bytes that go to and from engines, as a share of what the region moves anyway."""
+    held_share: float
+    """Bytes held beyond the model's, as a share of the weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    region: str
+    kind: str
+    num_rows: int
+    flops: float
+    moved_bytes: float
+    item_bytes: int
+    alone_s: float
+    """Undivided, on one engine."""
+    splits: Mapping[str, Parts]
+    """By the action's name; those that are illegal are missing."""
+
+
+def write_profiles(path: Path, profiles: Sequence[Profile], about: Mapping[str, Any]) -> None:
+    data = {
+        "schema_version": SCHEMA_VERSION,
+        "about": dict(about),
+        "profiles": [asdict(profile) for profile in profiles],
+    }
+    path.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def read_profiles(path: Path = RECORDED) -> list[Profile]:
+    data = json.loads(path.read_text())
+    assert data["schema_version"] == SCHEMA_VERSION
+    return [_profile(entry) for entry in data["profiles"]]
+
+
+def _profile(entry: dict[str, Any]) -> Profile:
+    splits = {
+        name: Parts(**{**parts, "parts_s": tuple(parts["parts_s"])})
+        for name, parts in entry.pop("splits").items()
+    }
+    return Profile(splits=splits, **entry)

@@ -1,0 +1,172 @@
+"""A region divided over two engines: the same answers, at the same time."""
+
+import os
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gearshift
+from gearshift.act.engines import PinnedEngine, TeamEngine, check_engine, open_engine, parse_engine
+from gearshift.act.verify import error_between
+from gearshift.errors import PlanError
+from gearshift.plan import Region, Rewrite, Split
+from gearshift.plan.plan import whole
+from gearshift.zoo import ZOO
+
+CORES = [f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]]
+TEAM = "+".join(CORES)
+BACKENDS = ["onnxruntime", "openvino"]
+
+
+class Sequences(nn.Module):
+    """Rows in the second dimension, sequences in the first, two results, one of them per row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.mix = nn.Embedding(11, 6), nn.Linear(6, 6)
+
+    def forward(self, tokens: Tensor, scale: Tensor) -> dict[str, Tensor]:
+        embedded = self.embed(tokens).transpose(0, 1) * scale
+        mixed = self.mix(embedded).softmax(-1)
+        return {"steps": mixed.transpose(0, 1).reshape(-1, 6), "best": mixed.sum(0).argmax(-1)}
+
+
+def example(num_rows: int = 5) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(num_rows)
+    return torch.randint(11, (num_rows, 4), generator=generator), torch.tensor(1.5)
+
+
+def divided(runtime: gearshift.Runtime, backend: str, split: Split) -> gearshift.Plan:
+    rewrite = Rewrite(backend=backend, threads=1)
+    return whole(runtime.program.graph, engine=TEAM, rewrite=rewrite, split=split)
+
+
+def small_cnn() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64, 5)).eval()
+
+
+def test_a_team_does_an_engines_duty() -> None:
+    engines = [open_engine(parse_engine(name)) for name in CORES]
+    team = TeamEngine(engines)
+    assert team.spec.name == TEAM
+    check_engine(team)
+    for engine in engines:
+        engine.close()
+
+
+@pytest.mark.capability("split.rows-ratio")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("shares", [None, (1, 1), (7, 1), (0, 1)])
+def test_rows_in_any_ratio_give_the_models_answers(
+    backend: str, shares: tuple[int, int] | None
+) -> None:
+    model, x = small_cnn(), torch.randn(5, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(divided(runtime, backend, Split(shares=shares)))
+        for _ in range(20):
+            x = torch.randn(5, 3, 8, 8)
+            assert error_between(model(x), runtime(x)) < 1e-5
+        assert runtime.faults == {}
+
+
+@pytest.mark.capability("split.rows-interleaved")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("num_rows", [2, 5])
+def test_interleaved_rows_give_the_models_answers(backend: str, num_rows: int) -> None:
+    """Also where a row is not the first dimension, and where it has several entries."""
+    torch.manual_seed(0)
+    model, given = Sequences().eval(), example(num_rows)
+    with gearshift.adapt(model, given, policy="keep") as runtime, torch.no_grad():
+        for split in (Split(how="interleaved"), Split()):
+            runtime.swap(divided(runtime, backend, split))
+            for _ in range(5):
+                want, have = model(*given), runtime(*given)
+                assert error_between(want["best"], have["best"]) == 0
+                assert error_between(want["steps"], have["steps"]) < 1e-5
+
+
+@pytest.mark.capability("split.region")
+def test_parts_run_at_the_same_time_and_are_gathered_once() -> None:
+    model, (x,) = ZOO["resnet18"]()
+    x = torch.cat([x, x + 0.5, x - 0.5, x * 2])
+    with gearshift.adapt(model, x, policy="keep") as runtime:
+        runtime.swap(divided(runtime, "onnxruntime", Split(shares=(1, 1))))
+        runtime.remember(8)
+        for _ in range(8):
+            runtime(x)
+        spans = [timing.spans for _, timing in runtime._serving.timings()][-1]
+    (stretches,) = spans.values()
+    assert [name for name, _, _ in stretches] == CORES
+    (_, begin_0, end_0), (_, begin_1, end_1) = stretches
+    together_s = min(end_0, end_1) - max(begin_0, begin_1)
+    assert together_s > 0.5 * min(end_0 - begin_0, end_1 - begin_1)
+
+
+def test_a_part_of_a_model_is_divided_the_rest_is_not() -> None:
+    model, x = small_cnn(), torch.randn(4, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        ops = tuple(op.name for op in runtime.program.graph.ops)
+        rewrite = Rewrite(backend="onnxruntime", threads=1)
+        first = Region(ops=ops[:2], engine=TEAM, rewrite=rewrite, split=Split())
+        runtime.swap(gearshift.Plan(regions=(first, Region(ops=ops[2:], rewrite=rewrite))))
+        assert error_between(model(x), runtime(x)) < 1e-5
+        assert "rows on" in runtime.plan.summary
+
+
+def test_other_batches_are_served_by_a_divided_plan_too() -> None:
+    model, x = small_cnn(), torch.randn(4, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(divided(runtime, "onnxruntime", Split()))
+        for num_rows in (1, 3, 7):
+            other = torch.randn(num_rows, 3, 8, 8)
+            for _ in range(5):
+                assert error_between(model(other), runtime(other)) < 1e-5
+                assert runtime.settle(60)
+        assert runtime.faults == {}
+
+
+def test_what_mixes_rows_is_refused_with_the_reason() -> None:
+    class Centred(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x - x.mean(0)
+
+    with gearshift.adapt(Centred().eval(), torch.randn(4, 3), policy="keep") as runtime:
+        with pytest.raises(PlanError, match="ReduceMean"):
+            runtime.swap(divided(runtime, "onnxruntime", Split()))
+        with pytest.raises(PlanError, match="eager does not run in parts"):
+            runtime.swap(whole(runtime.program.graph, engine=TEAM, split=Split()))
+
+
+def test_an_engine_that_fails_costs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = small_cnn(), torch.randn(4, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(divided(runtime, "onnxruntime", Split()))
+        broken = runtime.open_engine(CORES[1])
+
+        def start(work: object, inputs: object) -> object:
+            raise RuntimeError("this core is gone")
+
+        assert isinstance(broken, PinnedEngine)
+        monkeypatch.setattr(broken, "start", start)
+        for _ in range(3):
+            assert error_between(model(x), runtime(x)) < 1e-5
+        assert runtime.settle(60)
+        assert runtime.faults == {TEAM: 1}
+        assert error_between(model(x), runtime(x)) < 1e-5
+        assert runtime.plan.regions[0].split is None
+
+
+def test_what_several_threads_ask_at_once_is_not_mixed() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model, x = small_cnn(), torch.randn(4, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(divided(runtime, "onnxruntime", Split()))
+        inputs = [torch.randn(4, 3, 8, 8) for _ in range(40)]
+        wants = [model(given) for given in inputs]
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(runtime, inputs))
+        assert all(error_between(w, a) < 1e-5 for w, a in zip(wants, answers, strict=True))

@@ -1,0 +1,164 @@
+"""Regions divided over height, columns and depth: legal ones give the model's answers, others are
+refused with the reason."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as f
+
+import gearshift
+from gearshift.act.verify import error_between
+from gearshift.errors import PlanError
+from gearshift.plan import Rewrite, Split
+from gearshift.plan.plan import whole
+from tests.act.lower.test_divided import BACKENDS, TEAM
+
+IMAGE, SIGNAL, ROWS, STEPS = (1, 6, 23, 17), (2, 6, 31), (3, 12), (2, 5, 12)
+UNEQUAL = (3, 1)
+
+
+class Residual(nn.Module):
+    """Two paths of different reach meet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.near, self.far = nn.Conv2d(6, 6, 1), nn.Conv2d(6, 6, 5, padding=2)
+        self.norm = nn.BatchNorm2d(6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return f.relu(self.near(x) + self.norm(self.far(f.relu(x))))
+
+
+class Sliced(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x[:, :4] * 2, x[:, 1:].sigmoid()], 1)
+
+
+class Two(nn.Module):
+    """Results of different heights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(6, 4, 3, padding=1), nn.Conv2d(4, 4, 3, stride=2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        high = self.first(x).relu()
+        return high, self.second(high)
+
+
+def seq(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(*layers)
+
+
+SPATIAL: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "one convolution": (lambda: nn.Conv2d(6, 4, 3, padding=1), IMAGE),
+    "stride": (lambda: nn.Conv2d(6, 4, 3, stride=2, padding=1), IMAGE),
+    "long stride": (lambda: nn.Conv2d(6, 4, 2, stride=3), IMAGE),
+    "dilation": (lambda: nn.Conv2d(6, 4, 3, padding=2, dilation=2), IMAGE),
+    "groups": (lambda: nn.Conv2d(6, 6, 3, padding=1, groups=3), IMAGE),
+    "uneven padding": (lambda: nn.Conv2d(6, 4, (5, 3), padding=(2, 0)), IMAGE),
+    "chain": (
+        lambda: seq(
+            nn.Conv2d(6, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+        ),
+        IMAGE,
+    ),
+    "deep": (lambda: seq(*(nn.Conv2d(6, 6, 3, padding=1) for _ in range(4))), IMAGE),
+    "average": (lambda: nn.AvgPool2d(2), IMAGE),
+    "residual": (Residual, IMAGE),
+    "signal": (lambda: seq(nn.Conv1d(6, 4, 5, padding=2), nn.GELU()), SIGNAL),
+    "slices": (Sliced, IMAGE),
+    "two results": (Two, IMAGE),
+}
+COLUMNS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "linear": (lambda: nn.Linear(12, 10), ROWS),
+    "no bias": (lambda: nn.Linear(12, 10, bias=False), ROWS),
+    "three dimensions": (lambda: seq(nn.Linear(12, 10), nn.GELU()), STEPS),
+    "convolution": (lambda: seq(nn.Conv2d(6, 8, 3), nn.BatchNorm2d(8), nn.ReLU()), IMAGE),
+    "signal": (lambda: nn.Conv1d(6, 8, 3), SIGNAL),
+    "depthwise": (
+        lambda: seq(nn.Conv2d(6, 8, 1), nn.ReLU6(), nn.Conv2d(8, 8, 3, padding=1, groups=8)),
+        IMAGE,
+    ),
+    "pool": (lambda: seq(nn.Conv2d(6, 8, 3), nn.MaxPool2d(2)), IMAGE),
+    "feed forward": (lambda: seq(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 12)), ROWS),
+}
+DEPTH: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "linear": (lambda: nn.Linear(12, 10), ROWS),
+    "three dimensions": (lambda: nn.Linear(12, 10), STEPS),
+    "convolution": (lambda: nn.Conv2d(6, 8, 3, padding=1), IMAGE),
+    "activated": (lambda: seq(nn.ReLU(), nn.Linear(12, 10)), ROWS),
+    "signal": (lambda: nn.Conv1d(6, 8, 3), SIGNAL),
+}
+REFUSED = [
+    ("spatial", lambda: nn.Linear(12, 10), ROWS, "no image"),
+    ("spatial", lambda: seq(nn.Conv2d(6, 6, 1), nn.Softmax(2)), IMAGE, "over the height"),
+    ("spatial", lambda: nn.Upsample(scale_factor=2), IMAGE, "not known to keep"),
+    ("columns", lambda: nn.ReLU(), ROWS, "no product"),
+    ("columns", lambda: seq(nn.Linear(12, 64), nn.Softmax(-1)), ROWS, "Softmax"),
+    ("columns", lambda: seq(nn.Linear(12, 64), nn.LayerNorm(64)), ROWS, "LayerNorm"),
+    ("depth", lambda: seq(nn.Linear(12, 10), nn.ReLU()), ROWS, "whole sum"),
+    ("depth", lambda: nn.Softmax(-1), ROWS, "Softmax"),
+]
+
+
+def compare(make: Callable[[], nn.Module], shape: tuple[int, ...], split: Split, by: str) -> None:
+    torch.manual_seed(0)
+    model, x = make().eval(), torch.randn(shape)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        rewrite = Rewrite(backend=by, threads=1)
+        graph = runtime.program.graph
+        runtime.swap(whole(graph, engine=TEAM, rewrite=rewrite, split=split))
+        for _ in range(3):
+            x = torch.randn(shape)
+            want, have = model(x), runtime(x)
+            pairs = zip(want, have, strict=True) if isinstance(want, tuple) else [(want, have)]
+            for one, other in pairs:
+                assert error_between(one, other) < 1e-5
+        assert runtime.faults == {}
+
+
+@pytest.mark.capability("split.spatial")
+@pytest.mark.parametrize("name", SPATIAL)
+@pytest.mark.parametrize("shares", [None, UNEQUAL])
+def test_height_with_what_kernels_reach(name: str, shares: tuple[int, int] | None) -> None:
+    compare(*SPATIAL[name], Split(how="spatial", shares=shares), "onnxruntime")
+
+
+@pytest.mark.capability("split.columns-block")
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("block", [1, 4])
+def test_columns_in_blocks(name: str, block: int) -> None:
+    compare(*COLUMNS[name], Split(how="columns", block=block), "onnxruntime")
+
+
+@pytest.mark.capability("split.depth-half")
+@pytest.mark.parametrize("name", DEPTH)
+def test_depth_is_summed_up(name: str) -> None:
+    compare(*DEPTH[name], Split(how="depth"), "onnxruntime")
+
+
+@pytest.mark.capability("split.ops")
+@pytest.mark.parametrize("by", BACKENDS)
+@pytest.mark.parametrize(
+    ("how", "cases", "name"),
+    [
+        ("spatial", SPATIAL, "chain"),
+        ("columns", COLUMNS, "feed forward"),
+        ("depth", DEPTH, "linear"),
+    ],
+)
+def test_backends_run_pieces(
+    how: str, cases: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]], name: str, by: str
+) -> None:
+    compare(*cases[name], Split(how=how, block=2 if how == "columns" else None), by)
+
+
+@pytest.mark.parametrize(("how", "make", "shape", "reason"), REFUSED)
+def test_what_is_not_proven_is_refused(
+    how: str, make: Callable[[], nn.Module], shape: tuple[int, ...], reason: str
+) -> None:
+    with pytest.raises(PlanError, match=reason):
+        compare(make, shape, Split(how=how), "onnxruntime")

@@ -1,0 +1,81 @@
+"""The proof that rows do not mix: what passes it, and what must not."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as f
+
+from gearshift.act.lower.anatomy import Undivided
+from gearshift.act.lower.rows import rows_of
+from gearshift.capture.load import capture
+from gearshift.zoo import ZOO
+
+
+class Of(nn.Module):
+    """A model of one function."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+        self.inner = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.inner(x))
+
+
+def rows(model: nn.Module, *inputs: Tensor):  # type: ignore[no-untyped-def]
+    fragment = capture(model.eval(), inputs, {}).fragments[0]
+    return rows_of(fragment, [op.name for op in fragment.graph.ops])
+
+
+APART = {
+    "softmax": lambda x: x.softmax(-1),
+    "mean of a row": lambda x: x - x.mean(-1, keepdim=True),
+    "flattened": lambda x: x.unsqueeze(1).expand(-1, 3, -1).reshape(-1, 6).tanh(),
+    "transposed": lambda x: x.t().relu().t(),
+    "matmul": lambda x: x @ torch.ones(6, 4),
+    "batched": lambda x: torch.bmm(x.unsqueeze(2), x.unsqueeze(1)).flatten(1),
+    "joined": lambda x: torch.cat([x, x * 2], -1)[:, 2:9],
+    "zeros": lambda x: x + torch.zeros(x.shape[0], 1),
+    "highest": lambda x: x.argmax(-1).float(),
+    "norm": lambda x: f.layer_norm(x, (6,)),
+}
+MIXED = {
+    "mean of all rows": lambda x: x - x.mean(0),
+    "sum of all": lambda x: x / x.sum(),
+    "softmax over rows": lambda x: x.softmax(0),
+    "similarity": lambda x: x @ x.t(),
+    "running sum": lambda x: x.cumsum(0),
+    "reversed": lambda x: x.flip(0),
+    "number of rows": lambda x: x / x.shape[0],
+    "positions": lambda x: x + torch.arange(x.shape[0]).unsqueeze(1),
+    "first row": lambda x: x - x[:1],
+    "rows in columns": lambda x: x.reshape(6, -1).tanh().reshape(-1, 6),
+    "shifted": lambda x: torch.cat([x[1:], x[:1]], 0),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_rows_that_stay_apart_are_proven_to(name: str) -> None:
+    found = rows(Of(APART[name]), torch.randn(4, 6))
+    assert found.axes
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_rows_that_mix_are_never_divided(name: str) -> None:
+    with pytest.raises(Undivided):
+        rows(Of(MIXED[name]), torch.randn(4, 6))
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet18", "minilm", "mobilenet_v2", "unet", "two_tower"])
+def test_built_in_models_can_be_divided_by_rows(name: str) -> None:
+    model, inputs = ZOO[name]()
+    assert {axis.unit for axis in rows(model, *inputs).axes.values()} == {1}
+
+
+def test_a_fixed_batch_is_not_divided() -> None:
+    model = Of(lambda x: x.reshape(4, 2, 3).tanh().reshape(4, 6))
+    with pytest.raises(Undivided, match="fixed"):
+        rows(model, torch.randn(4, 6))

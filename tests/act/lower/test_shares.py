@@ -1,0 +1,78 @@
+"""How many rows each engine gets."""
+
+import pytest
+
+from gearshift.act.lower.shares import Shares, apportioned
+
+
+def settled(num_engines: int = 2) -> Shares:
+    """Past the lopsided first ones."""
+    shares = Shares(num_engines)
+    for _ in range(num_engines):
+        shares.of(8)
+    return shares
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 2, 7, 8, 33])
+@pytest.mark.parametrize("row_s", [[1, 1], [1, 2], [1, 3], [2, 1], [1, 5], [float("inf"), 1]])
+def test_the_last_to_finish_is_done_as_early_as_can_be(num_rows: int, row_s: list[float]) -> None:
+    def end_s(rows: list[int]) -> float:
+        both = zip(rows, row_s, strict=True)
+        return max((count * seconds for count, seconds in both if count), default=0.0)
+
+    found = apportioned(num_rows, row_s)
+    assert sum(found) == num_rows
+    assert end_s(found) == min(end_s([n, num_rows - n]) for n in range(num_rows + 1))
+
+
+def test_three_engines_share_alike() -> None:
+    assert apportioned(9, [1, 1, 1]) == [3, 3, 3]
+
+
+def test_shares_as_said_stay() -> None:
+    shares = Shares(2, fixed=(3, 1))
+    assert shares.of(8) == [6, 2]
+    for _ in range(50):
+        shares.note(0, 6, 10.0)
+        shares.note(1, 2, 0.1)
+    assert shares.of(8) == [6, 2]
+
+
+@pytest.mark.parametrize(("num_rows", "expected"), [(8, [[7, 1], [1, 7]]), (1, [[1, 0], [0, 1]])])
+def test_the_first_ones_are_lopsided_both_ways(num_rows: int, expected: list[list[int]]) -> None:
+    shares = Shares(2)
+    assert sorted([shares.of(num_rows), shares.of(num_rows)]) == sorted(expected)
+    assert shares.of(8) == [4, 4]
+
+
+@pytest.mark.capability("split.recover")
+def test_shares_follow_an_engine_that_slows_down_and_recovers() -> None:
+    shares = settled()
+
+    def live(speeds: list[float], num_calls: int) -> list[int]:
+        for _ in range(num_calls):
+            rows = shares.of(8)
+            for member, count in enumerate(rows):
+                if count:
+                    shares.note(member, count, count / speeds[member])
+                else:
+                    shares.left_out(member)
+        return shares.of(8)
+
+    assert live([1.0, 1.0], 5) == [4, 4]
+    assert live([1.0, 0.34], 12) == [6, 2]
+    assert live([1.0, 1.0], 12) == [4, 4]
+
+
+def test_an_engine_left_out_is_asked_again() -> None:
+    shares = settled()
+    shares.note(0, 1, 1.0)
+    shares.note(1, 1, 100.0)
+    assert shares.of(4) == [4, 0]
+    for _ in range(300):
+        rows = shares.of(4)
+        if rows[1]:
+            break
+        shares.note(0, rows[0], float(rows[0]))
+        shares.left_out(1)
+    assert rows[1] > 0

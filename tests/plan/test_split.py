@@ -1,0 +1,112 @@
+"""The knob split: what is legal, what moves there are, how it reads and is written."""
+
+from dataclasses import replace
+
+import pytest
+
+from gearshift.errors import PlanError
+from gearshift.plan import Region, Split, dumps, loads
+from gearshift.plan.legal import candidates, legal_moves, why_illegal
+from gearshift.plan.place import Place
+from gearshift.plan.plan import whole
+from gearshift.plan.split import SetSplit
+from gearshift.plan.text import plain, to_data
+from tests.graphs import ORT_1, chain, plan, space
+
+TEAM = "cpu:0+cpu:1"
+EVERYTHING = "a b c d"
+
+
+def dividable(**changes):  # type: ignore[no-untyped-def]
+    return space(chain(), why_undivided=lambda region: None, usable_cores=2, **changes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"engine": TEAM}, ["team", "in parts"]),
+        ({"engine": "cpu:0", "split": Split()}, ["team such as cpu:0+cpu:1", "cpu:0"]),
+        ({"engine": TEAM, "split": Split(how="diagonal")}, ["'diagonal'", "rows"]),
+        ({"engine": TEAM, "split": Split(shares=(1,))}, ["1 shares for 2 engines"]),
+        ({"engine": TEAM, "split": Split(shares=(0, 0))}, ["not all 0"]),
+        ({"engine": TEAM, "split": Split(shares=(3, -1))}, ["none below 0"]),
+        ({"engine": TEAM, "split": Split(how="interleaved", shares=(1, 1))}, ["no shares"]),
+        ({"engine": "cpu:0+cpu:7", "split": Split()}, ["no engine 'cpu:7'"]),
+        ({"engine": "cpu:0+cpu:0", "split": Split()}, ["twice"]),
+        ({"engine": TEAM, "split": Split(shares=[1, 1])}, ["split="]),  # type: ignore[arg-type]
+        ({"engine": TEAM, "split": "rows"}, ["split='rows'"]),
+    ],
+)
+def test_what_is_not_legal_is_told(settings: dict[str, object], words: list[str]) -> None:
+    reason = why_illegal(plan(chain(), EVERYTHING, rewrite=ORT_1, **settings), dividable())
+    assert reason is not None
+    assert all(word in reason for word in words)
+
+
+def test_what_is_not_proven_is_refused() -> None:
+    divided = plan(chain(), EVERYTHING, engine=TEAM, rewrite=ORT_1, split=Split())
+    assert why_illegal(divided, dividable()) is None
+    reason = why_illegal(divided, space(chain()))
+    assert reason is not None
+    assert "not proven" in reason
+
+
+def test_moves_lead_to_splits_and_back() -> None:
+    start = plan(chain(), EVERYTHING, rewrite=ORT_1)
+    moves = [m for m in legal_moves(start, dividable()) if isinstance(m, SetSplit)]
+    reached = {str(move.apply(start, chain()).regions[0].split) for move in moves}
+    assert {"rows", "rows 1:1", "rows 2:1", "rows 1:3", "interleaved"} <= reached
+    divided = moves[0].apply(start, chain())
+    back = [m for m in legal_moves(divided, dividable()) if isinstance(m, SetSplit | Place)]
+    assert any(move.apply(divided, chain()).regions[0].split is None for move in back)
+
+
+def test_where_nothing_is_proven_there_are_no_moves_to_splits() -> None:
+    start = plan(chain(), EVERYTHING, rewrite=ORT_1)
+    assert not [m for m in legal_moves(start, space(chain())) if isinstance(m, SetSplit)]
+
+
+def test_the_whole_model_over_all_cores_is_a_candidate() -> None:
+    divided = [p for p in candidates(dividable()).values() if p.regions[0].split is not None]
+    assert [p.summary for p in divided] == [f"onnxruntime x1 rows on {TEAM}"]
+    assert divided[0].regions[0].threads == 2
+
+
+@pytest.mark.parametrize("split", [Split(), Split(shares=(5, 3)), Split(how="interleaved")])
+def test_plans_with_splits_are_written_and_read(split: Split) -> None:
+    divided = plan(chain(), EVERYTHING, engine=TEAM, rewrite=ORT_1, split=split)
+    assert loads(dumps(divided), chain()) == divided
+    assert plain(to_data(divided)) == divided
+    assert divided != whole(chain(), engine=TEAM, rewrite=ORT_1)
+
+
+@pytest.mark.parametrize("entry", ['"rows"', '{"how": "rows"}', "{}"])
+def test_a_split_is_written_by_hand(entry: str) -> None:
+    text = f'{{"schema_version": 1, "regions": [{{"ops": "*", "split": {entry}}}]}}'
+    assert loads(text, chain()).regions[0].split == Split()
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("7", ["a split is its name or an object", "7"]),
+        ('{"how": 7}', ["split.how", "7"]),
+        ('{"shares": 3}', ["split.shares", "3"]),
+        ('{"shares": []}', ["split.shares"]),
+        ('{"shares": [1, true]}', ["split.shares", "True"]),
+        ('{"ratio": 2}', ["unknown split setting 'ratio'", "shares"]),
+    ],
+)
+def test_what_is_no_split_is_told(entry: str, words: list[str]) -> None:
+    text = f'{{"schema_version": 1, "regions": [{{"ops": "*", "split": {entry}}}]}}'
+    with pytest.raises(PlanError) as caught:
+        loads(text, chain())
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_a_region_that_moves_to_one_engine_is_whole_again() -> None:
+    divided = plan(chain(), EVERYTHING, engine=TEAM, rewrite=ORT_1, split=Split())
+    moved = Place(region="a", engine="cpu:1").apply(divided, chain())
+    assert moved.regions[0] == replace(
+        Region(ops=tuple(EVERYTHING.split())), engine="cpu:1", rewrite=ORT_1
+    )
