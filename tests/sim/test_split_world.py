@@ -1,12 +1,15 @@
 """The simulator: the same from the same seed, and as machines are."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 from gearshift.decide.split.actions import ACTIONS, FOLLOW, NAMES
 from gearshift.decide.split.players import Fixed, Greedy, Learned, Proportional, baselines
 from gearshift.decide.split.view import INPUTS, features, mask
-from gearshift.sim.profiles import Parts, Profile
+from gearshift.sim.profiles import Parts, Profile, read_profiles, write_profiles
 from gearshift.sim.split_training import score, train
 from gearshift.sim.split_world import SplitWorld
 
@@ -50,7 +53,6 @@ def test_the_same_seed_gives_the_same_world() -> None:
     assert lived(1) != lived(2)
 
 
-@pytest.mark.capability("split.state")
 def test_a_view_as_numbers() -> None:
     view = world().view()
     numbers = features(view)
@@ -85,19 +87,44 @@ def test_an_illegal_action_changes_nothing() -> None:
 
 def test_players_that_look_are_better_than_those_that_do_not() -> None:
     profiles = [profile(alone_s=seconds) for seconds in (0.01, 0.05, 0.2)]
-    scores = {p.name: score(p, profiles, seed=5) for p in (Fixed(0), Proportional(), Greedy())}
+    scores = {
+        p.name: score(p, profiles, seed=5, episodes=10)
+        for p in (Fixed(0), Proportional(), Greedy())
+    }
     assert scores["proportional"] > scores["always none 0"] + 0.1
     assert scores["greedy"] > scores["always none 0"] + 0.1
 
 
-@pytest.mark.capability("split.dqn")
 def test_the_agent_learns_to_split() -> None:
     profiles = [profile(str(seconds), alone_s=seconds) for seconds in (0.02, 0.05, 0.1, 0.2)]
-    trained = train(profiles, seed=0, steps=6000, points=4)
+    trained = train(profiles, seed=0, steps=3000, points=2, episodes=5)
     fixed = max(
-        score(player, profiles[3:], seed=9)
+        score(player, profiles[3:], seed=9, episodes=8)
         for player in baselines(np.random.default_rng(0))
         if isinstance(player, Fixed) and player.action != FOLLOW
     )
-    assert score(Learned(trained.dqn), profiles[3:], seed=9) > fixed
-    assert [point.step for point in trained.curve] == [1500, 3000, 4500, 6000]
+    assert score(Learned(trained.dqn), profiles[3:], seed=9, episodes=8) > fixed
+    assert [point.step for point in trained.curve] == [1500, 3000]
+
+
+def test_the_environment_keeps_gymnasiums_contract(tmp_path: Path) -> None:
+    import gymnasium
+    from gymnasium.utils.env_checker import check_env
+
+    from gearshift.sim.split_env import ID, STEPS
+
+    path = tmp_path / "profiles.json"
+    write_profiles(path, [profile()], {"seed": 0})
+    assert read_profiles(path) == [profile()]
+    env = gymnasium.make(ID, profiles=read_profiles(path))
+    check_env(env.unwrapped)
+    env.reset(seed=3)
+    for step in range(STEPS):
+        _, _, ended, cut, told = env.step(env.action_space.sample(told_mask(env)))
+        assert not ended
+        assert cut == (step + 1 == STEPS)
+        assert set(told["reward_parts"]) == {"time", "balance", "transfer", "memory"}
+
+
+def told_mask(env: Any) -> np.ndarray:
+    return np.asarray(env.unwrapped.action_masks(), np.int8)

@@ -1,7 +1,6 @@
 """What regions were measured to take in parts, one at a time on an undisturbed engine.
 
-Must not know who measured. `profiles.json` beside this file is made by `gearshift train split
---record`.
+Must not know who measured.
 """
 
 import json
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA_VERSION = 1
-RECORDED = Path(__file__).with_name("profiles.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ def write_profiles(path: Path, profiles: Sequence[Profile], about: Mapping[str, 
     path.write_text(json.dumps(data, indent=1) + "\n")
 
 
-def read_profiles(path: Path = RECORDED) -> list[Profile]:
+def read_profiles(path: Path) -> list[Profile]:
     data = json.loads(path.read_text())
     assert data["schema_version"] == SCHEMA_VERSION
     return [_profile(entry) for entry in data["profiles"]]

@@ -1,8 +1,9 @@
 """`gearshift/Split-v0`: the split world as a Gymnasium environment.
 
-Must not know who plays. `docs/environments.md` has its spaces as tables.
+Must not know who plays.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from gearshift.decide.split.actions import NAMES
 from gearshift.decide.split.view import FAR, INPUTS, UNKNOWN, SplitView, features, mask
 from gearshift.errors import MissingExtraError
-from gearshift.sim.profiles import Profile, read_profiles
+from gearshift.sim.profiles import Profile
 from gearshift.sim.split_world import SplitWorld
 
 try:
@@ -29,8 +30,8 @@ class SplitEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": []}
 
-    def __init__(self, profiles: list[Profile] | None = None) -> None:
-        self._profiles = profiles or read_profiles()
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        self._profiles = profiles
         self.observation_space = spaces.Box(UNKNOWN, FAR, (len(INPUTS),), np.float32)
         self.action_space = spaces.Discrete(len(NAMES))
 

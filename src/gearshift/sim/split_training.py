@@ -55,6 +55,7 @@ def train(
     settings: Settings | None = None,
     told: Callable[[Point], None] = lambda point: None,
     points: int = 20,
+    episodes: int = TEST_EPISODES,
 ) -> Trained:
     """Keeps the network of the point that did best on the regions trained on."""
     train_on, test_on = divided(profiles)
@@ -75,7 +76,10 @@ def train(
         view = world.reset() if step % EPISODE == 0 else stepped.view
         if step % every == 0:
             frozen = Dqn(dqn.online.copy(), settings)
-            scores = [score(Learned(frozen), on, seed=seed + 2) for on in (train_on, test_on)]
+            scores = [
+                score(Learned(frozen), on, seed=seed + 2, episodes=episodes)
+                for on in (train_on, test_on)
+            ]
             curve.append(Point(step=step, of_oracle=scores[1], reward=fmean(rewards[-every:])))
             told(curve[-1])
             if best is None or scores[0] > best[0]:
@@ -84,10 +88,12 @@ def train(
     return Trained(dqn=best[1], curve=tuple(curve))
 
 
-def score(player: Player, profiles: Sequence[Profile], *, seed: int) -> float:
+def score(
+    player: Player, profiles: Sequence[Profile], *, seed: int, episodes: int = TEST_EPISODES
+) -> float:
     """The oracle's time over the player's, over episodes that are the same for all players."""
     ratios = []
-    for episode in range(TEST_EPISODES):
+    for episode in range(episodes):
         world = SplitWorld(profiles, np.random.default_rng((seed, episode)))
         view = world.reset()
         took_s = oracle_s = 0.0

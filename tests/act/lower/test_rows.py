@@ -69,7 +69,7 @@ def test_rows_that_mix_are_never_divided(name: str) -> None:
         rows(Of(MIXED[name]), torch.randn(4, 6))
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet18", "minilm", "mobilenet_v2", "unet", "two_tower"])
+@pytest.mark.parametrize("name", ["mlp", "resnet18", "minilm", "two_tower"])
 def test_built_in_models_can_be_divided_by_rows(name: str) -> None:
     model, inputs = ZOO[name]()
     assert {axis.unit for axis in rows(model, *inputs).axes.values()} == {1}

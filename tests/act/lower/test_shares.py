@@ -45,7 +45,6 @@ def test_the_first_ones_are_lopsided_both_ways(num_rows: int, expected: list[lis
     assert shares.of(8) == [4, 4]
 
 
-@pytest.mark.capability("split.recover")
 def test_shares_follow_an_engine_that_slows_down_and_recovers() -> None:
     shares = settled()
 

@@ -25,7 +25,6 @@ def test_the_gradient_is_the_slope_of_the_loss() -> None:
     assert loss() < 0.2 * before
 
 
-@pytest.mark.capability("split.dqn")
 def test_it_learns_which_action_fits_the_state() -> None:
     """A contextual problem with a mask: of the actions legal, the one the state names."""
     random = np.random.default_rng(1)
