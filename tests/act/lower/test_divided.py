@@ -169,3 +169,19 @@ def test_what_several_threads_ask_at_once_is_not_mixed() -> None:
         with ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(runtime, inputs))
         assert all(error_between(w, a) < 1e-5 for w, a in zip(wants, answers, strict=True))
+
+
+def test_what_cannot_be_looked_into_is_refused_and_adapt_unharmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rules meet something they were not written for: no split, and nothing else happens."""
+
+    def odd(*_: object) -> bool:
+        raise KeyError("unlike anything")
+
+    monkeypatch.setattr("gearshift.act.lower.rows.is_independent", odd)
+    model, x = small_cnn(), torch.randn(4, 3, 8, 8)
+    with gearshift.adapt(model, x) as runtime, torch.no_grad():
+        assert error_between(model(x), runtime(x)) < 1e-5
+        with pytest.raises(PlanError, match="not understood"):
+            runtime.swap(divided(runtime, "onnxruntime", Split()))

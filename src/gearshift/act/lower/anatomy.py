@@ -118,8 +118,12 @@ def _values(
         engine=EngineSpec(name=CALLER, kind=CALLER, cores=(0,)),
     )
     open_body = OnnxBody(model=model, weights=body.weights, arrays=body.arrays)
-    session = open_session(order, open_body, optimise=False)
-    return dict(zip(made, session.run(list(made), dict(feeds)), strict=True))
+    try:
+        session = open_session(order, open_body, optimise=False)
+        return dict(zip(made, session.run(list(made), dict(feeds)), strict=True))
+    except Exception as error:  # ONNX Runtime's own word on whether it can
+        reason = " ".join(str(error).split())[:200]
+        raise Undivided(f"it does not run op by op: {reason}") from error
 
 
 def attributes(node: NodeProto) -> dict[str, Any]:

@@ -47,6 +47,8 @@ def why_undivided(fragment: Fragment, region: Region, num_engines: int) -> str |
             known[key] = None
         except Undivided as reason:
             known[key] = str(reason)
+        except (LookupError, ValueError) as odd:  # a node unlike those the rules were written for
+            known[key] = f"not understood: {odd!r}"
     found: str | None = known[key]
     return found
 
