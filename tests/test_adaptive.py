@@ -15,10 +15,15 @@ import gearshift
 from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.decide.guard import Limits
 from gearshift.errors import VerifyError
+from gearshift.ir.region import identity
 from gearshift.ir.snapshot import Situation
+from gearshift.observe.store import PlanKey, machine_key, open_store, versions_key
+from gearshift.plan.legal import candidates
 from gearshift.plan.plan import whole
 
 LONG_S = 60
+STARTING_S = 0.3
+"""A busy process needs so long to be busy."""
 
 
 def many_layers() -> tuple[nn.Module, torch.Tensor]:
@@ -168,6 +173,46 @@ def test_E1_a_full_disk_does_not_touch_calls(
     with gearshift.adapt(model, x, policy="bandit") as runtime:
         until_adapted(runtime, model, x)
         until(runtime, x, lambda: "store: memory" in runtime.explain())
+
+
+def teach(home: Path, model: nn.Module, x: torch.Tensor, best: dict[int, str]) -> dict[int, str]:
+    """Has the store say which plan is best beside so many neighbours; their fingerprints."""
+    with gearshift.adapt(model, x, policy="keep") as runtime, open_store(home) as store:
+        plans = {p.summary: p for p in candidates(runtime.space).values()}
+        graph = runtime.program.graph
+        key = {
+            "machine": machine_key(),
+            "versions": versions_key(),
+            "graph": identity(graph, [op.name for op in graph.ops]),
+            "signature": f"float32{list(x.shape)}",
+        }
+        for neighbours in best:
+            for other in best.values():
+                took_s = 0.001 if other == best[neighbours] else 0.003
+                place = PlanKey(context=f"neighbours {neighbours}", **key)
+                store.add_plan(place, plans[other], [took_s] * 20, max_error=None)
+        return {count: plans[name].fingerprint for count, name in best.items()}
+
+
+@pytest.mark.soak
+def test_a_neighbour_changes_the_plan_within_a_second_and_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By the bandit, from what an earlier start knew: the change itself, whatever it gains."""
+    monkeypatch.setenv("GEARSHIFT_HOME", str(tmp_path))
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(4)]).eval()
+    x = torch.randn(64, 512)
+    best = teach(tmp_path, model, x, {0: "onnxruntime x2", 1: "onnxruntime x1"})
+    with gearshift.adapt(model, x, policy="bandit") as runtime:
+        assert runtime.plan.fingerprint == best[0]
+        call_for(runtime, x, 2)
+        for count, neighbours in ((1, [Neighbour(kind="arithmetic", core=0)]), (0, [])):
+            with busy(neighbours):
+                start_s = monotonic()
+                until(runtime, x, lambda count=count: runtime.plan.fingerprint == best[count])
+                assert monotonic() - start_s < 1.0 + STARTING_S, runtime.explain()
+                call_for(runtime, x, 2)
 
 
 class InParts(nn.Module):

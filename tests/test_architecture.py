@@ -41,18 +41,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     FACADE: {*PARTS, "runtime"},
     "dynamo": {*PARTS, "runtime"},
     "profile": {*PARTS, "runtime"},
-    "bench": {*PARTS, "runtime", "profile"},
+    "bench": {*PARTS, "runtime", "profile", "adaptive"},
     "live": {*PARTS, "runtime", "bench"},
     "doctor": {*PARTS, "runtime", "tell"},
     "moment": {*PARTS, "runtime", "live", "tell"},
     "console": {*PARTS, "runtime", "live", "moment", "tell"},
     "tables": {*PARTS, "runtime", "live", "tell", "doctor", "console"},
+    "training": {*PARTS, "bench", "console", "tell"},
     "results": set(),
     "commands": {
         *PARTS,
         *("runtime", "profile", "live", "bench", "doctor", "tell", "console", "tables", "results"),
+        "training",
     },
-    "cli": {"decide", "errors", "console", "results", "commands"},
+    "cli": {"decide", "plan", "errors", "console", "results", "commands"},
 }
 """For each package or module directly under gearshift, the others it may import."""
 

@@ -212,7 +212,7 @@ def test_a_wrong_plan_is_one_line_and_exit_2(
 
 
 def test_help_teaches_with_an_example(gearshift: Callable[..., Result]) -> None:
-    for command in ("run", "doctor", "profile", "bench"):
+    for command in ("run", "doctor", "profile", "bench", "train"):
         result = gearshift(command, "--help")
         assert result.returncode == 0
         assert f"Example: gearshift {command}" in result.stdout
@@ -278,3 +278,37 @@ def test_a_terminal_gets_a_live_view(folder: Path) -> None:
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode())
     for word in ("the first calls", "now ", "at start", "eager", "engine", "s left"):
         assert word in shown, shown[-2000:]
+
+
+def test_train_makes_an_agent_a_picture_and_a_table_and_makes_them_again(
+    folder: Path, gearshift: Callable[..., Result]
+) -> None:
+    few = ("--steps", "1000", "--episodes", "1", "--seed", "5")
+    first = gearshift("train", "split", *few, "--out", "one", "--json")
+    assert first.returncode == 0, first.stderr
+    told = json.loads(first.stdout)
+    assert {"dqn", "share", "greedy", "bandit"} <= set(told["standings"])
+    assert [point["step"] for point in told["curve"]] == [500, 1000]
+    again = gearshift("train", "split", *few, "--out", "two")
+    assert again.returncode == 0, again.stderr
+    assert "dqn" in again.stdout
+    for name in ("agent.safetensors", "curve.svg", "standings.json"):
+        assert (folder / "one" / name).read_bytes() == (folder / "two" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("place",), "no agent for 'place'"),
+        (("split", "--record", "--profiles", "p.json"), "exclude each other"),
+        (("split", "--profiles", "missing.json"), "cannot read 'missing.json'"),
+        (("split", "--profiles", "broken.json"), "holds no profiles"),
+    ],
+)
+def test_train_says_what_is_wrong(
+    folder: Path, gearshift: Callable[..., Result], args: tuple[str, ...], said: str
+) -> None:
+    (folder / "broken.json").write_text("{}")
+    result = gearshift("train", *args)
+    assert result.returncode == 2
+    assert said in " ".join(result.stderr.split())

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from gearshift.act.verify import Tolerance
     from gearshift.decide.guard import Limits
     from gearshift.errors import GearshiftError
-    from gearshift.plan import Objective, Plan, Region, Rewrite, Split
+    from gearshift.plan import Objective, Plan, Region, Rewrite, Split, SplitWeights
     from gearshift.plan.decision import Decision
     from gearshift.runtime import Runtime, adapt
 
@@ -21,6 +21,7 @@ _HOME = {
     "Rewrite": "gearshift.plan",
     "Runtime": "gearshift.runtime",
     "Split": "gearshift.plan",
+    "SplitWeights": "gearshift.plan",
     "Tolerance": "gearshift.act.verify",
     "adapt": "gearshift.runtime",
 }
@@ -35,6 +36,7 @@ __all__ = [
     "Rewrite",
     "Runtime",
     "Split",
+    "SplitWeights",
     "Tolerance",
     "adapt",
 ]

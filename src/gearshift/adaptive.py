@@ -6,31 +6,37 @@ A recipe: the loop decides what, the runtime knows how.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import ref
+
+from torch import Tensor
 
 from gearshift import settings
 from gearshift.act.background import Background
 from gearshift.act.changes import Changes
 from gearshift.act.executor import Timing, key_of, outer_key
-from gearshift.act.labels import signature_text
+from gearshift.act.labels import signature_text, size_number
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Guard, Limits
 from gearshift.decide.keep import Keep
 from gearshift.decide.messages import Hello
-from gearshift.decide.mind import POLICIES
-from gearshift.decide.policy import Proposal
+from gearshift.decide.policy import POLICIES, SPLITTING, Proposal
 from gearshift.decide.reward import Costs, reward
+from gearshift.decide.split.actions import NUM_ENGINES, SPLITS
+from gearshift.decide.split.sight import Subject
 from gearshift.errors import CompileError, GearshiftError, UsageError, VerifyError
 from gearshift.hands import Done, Gone, Refusal
 from gearshift.ir.measurement import Metric
 from gearshift.ir.region import identity
+from gearshift.ir.work import boundary_bytes, heaviest_kind
 from gearshift.loop import Loop
 from gearshift.observe.hal import open_hal
 from gearshift.observe.sampler import ENERGY, OTHERS, RUN_DELAY, Sampler
 from gearshift.observe.store import FILE, machine_key, versions_key
 from gearshift.plan.legal import Space, candidates, why_illegal
 from gearshift.plan.plan import Plan
+from gearshift.plan.split import single_cores
 from gearshift.predict.table import Table
 
 if TYPE_CHECKING:
@@ -65,7 +71,7 @@ def open_loop(
 ) -> Loop:
     known = (settings.home() / FILE).exists()  # before the child makes it
     space = runtime.space
-    plans = candidates(space)
+    plans = candidates(space, SPLITS) if policy in SPLITTING else candidates(space)
     graph = space.graph
     key = {
         "machine": machine_key(),
@@ -84,6 +90,7 @@ def open_loop(
                 fingerprint: {region.name: identity(graph, region.ops) for region in plan.regions}
                 for fingerprint, plan in plans.items()
             },
+            subject=subject_of(runtime, space),
         )
     )
     hands = RuntimeHands(runtime, space, changes, background)
@@ -110,6 +117,33 @@ def _signature(runtime: "Runtime") -> str | None:
     return None if key is None else signature_text(key)
 
 
+def subject_of(runtime: "Runtime", space: Space) -> Subject | None:
+    """None where the model cannot be divided over two engines by what reads ONNX."""
+    whole = runtime.program.by_name.get("")
+    cores = single_cores(space)
+    key = None if whole is None else key_of(whole.example)
+    if whole is None or whole.onnx is None or key is None or len(cores) < NUM_ENGINES:
+        return None
+    work = runtime._labels.of(key).work
+    tensors = [leaf for leaf in whole.example if isinstance(leaf, Tensor) and leaf.dim()]
+    if work is None or not tensors:
+        return None
+    graph, size = whole.graph, partial(size_number, bound=whole.sizes.bind(whole.example))
+    try:
+        kind, boundary = heaviest_kind(graph, size), float(boundary_bytes(graph, size))
+    except ValueError:  # a size that is not known before the call
+        return None
+    return Subject(
+        engines=(cores[0], cores[1]),
+        kind=kind,
+        num_rows=tensors[0].shape[0],
+        flops=work.flops,
+        moved_bytes=max(1.0, work.moved_bytes),
+        item_bytes=max(tensor.element_size() for tensor in tensors),
+        boundary_bytes=boundary,
+    )
+
+
 def explain(loop: Loop) -> list[str]:
     """What the loop sees."""
     seen = loop.seen
@@ -132,8 +166,10 @@ def costs(loop: Loop) -> dict[str, str]:
     taken = guard.model.measured(seen.situation, seen.plan)
     if energy_j is not None and taken is not None:
         parts = reward(guard.costs.objective, latency_s=taken.mean_s, energy_j=energy_j)
-        named = ", ".join(f"{name} {value:.3g}" for name, value in asdict(parts).items())
-        found["reward"] = f"{named}, together {parts.total:.3g}"
+        found["reward"] = f"{_named(asdict(parts))}, together {parts.total:.3g}"
+    if answer.reward:
+        total, named = sum(answer.reward.values()), _named(answer.reward)
+        found["reward of the split"] = f"{named}, together {total:.3g}"
     lived_s = seen.at_s - loop.began_s
     if lived_s > 0:
         here, there = loop.cost_s / lived_s, answer.cpu_s / lived_s
@@ -152,6 +188,10 @@ def costs(loop: Loop) -> dict[str, str]:
     if answer.store:
         found["store"] = answer.store
     return found
+
+
+def _named(parts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in parts.items())
 
 
 def _text(name: str, metric: Metric) -> str:

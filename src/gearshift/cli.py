@@ -12,12 +12,13 @@ from typing import Annotated
 
 import typer
 
-from gearshift.decide.mind import POLICIES
+from gearshift.decide.policy import POLICIES
 from gearshift.errors import GearshiftError, UsageError, VerifyError
 from gearshift.results import alone
 
 MODELS = ("resnet18", "mobilenet_v2", "minilm", "mlp", "lstm_tagger", "unet", "two_tower")
-BENCHMARKS = ("overhead", "runtime")
+BENCHMARKS = ("overhead", "runtime", "split")
+AGENTS = ("split",)
 
 app = typer.Typer(
     help="Runs a PyTorch model and keeps changing how it runs, while its outputs stay the same.",
@@ -29,7 +30,7 @@ app = typer.Typer(
 Model = Annotated[
     str,
     typer.Argument(
-        help=f"A built-in name ({', '.join(MODELS)}),"
+        help=f"A built-in name ({', '.join(MODELS)}; resnet18@8 for 8 times the rows),"
         " package.module:factory, file.py:factory, a .pt2 or an .onnx file. A factory takes no"
         " arguments and returns (model, example_inputs).",
         autocompletion=lambda: list(MODELS),
@@ -55,7 +56,7 @@ def run(
     policy: Annotated[
         str,
         typer.Option(
-            help="Who decides: bandit, rules, proportional, keep; bandit if empty.",
+            help=f"Who decides: {', '.join(POLICIES)}; bandit if empty.",
             autocompletion=lambda: list(POLICIES),
         ),
     ] = "",
@@ -140,9 +141,7 @@ def bench(
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Per case, of overhead.")] = 5.0,
     seed: Annotated[int, typer.Option(help="What happens around the model, and when.")] = 0,
-    quick: Annotated[
-        bool, typer.Option(help="Two models, no steady neighbour, shorter: about 5 minutes.")
-    ] = False,
+    quick: Annotated[bool, typer.Option(help="Fewer cases, shorter: about 5 minutes.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure side by side on this machine; ratios above 1 mean Gearshift is better.
@@ -155,6 +154,56 @@ def bench(
     from gearshift import commands
 
     commands.bench(name, model, seconds=seconds, seed=seed, quick=quick, as_json=as_json)
+
+
+@app.command()
+def train(
+    knob: Annotated[
+        str,
+        typer.Argument(help=f"Which: {', '.join(AGENTS)}.", autocompletion=lambda: list(AGENTS)),
+    ],
+    seed: Annotated[int, typer.Option(help="Of everything that is random.")] = 1,
+    steps: Annotated[int, typer.Option(min=1000, help="Choices it learns from.")] = 20_000,
+    out: Annotated[Path, typer.Option(help="The folder to write to; made if missing.")] = Path(
+        "agent"
+    ),
+    profiles: Annotated[
+        Path | None, typer.Option(help="Regions to train on, recorded before (JSON).")
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="First measure regions on this machine: minutes.")
+    ] = False,
+    episodes: Annotated[
+        int, typer.Option(min=1, help="Traces of 60 choices that all players are compared on.")
+    ] = 40,
+    balance: Annotated[float, typer.Option(min=0, help="What equal load earns.")] = 0.05,
+    transfer: Annotated[float, typer.Option(min=0, help="What bytes moved cost.")] = 0.05,
+    memory: Annotated[float, typer.Option(min=0, help="What bytes held cost.")] = 0.02,
+    as_json: AsJson = False,
+) -> None:
+    """Train an agent in the simulator: its weights, its learning curve, how it stands.
+
+    Example: gearshift train split --seed 1 --out agent
+    Example: gearshift train split --record
+    """
+    if knob not in AGENTS:
+        raise UsageError(f"no agent for {knob!r}; there are {', '.join(AGENTS)}")
+    if record and profiles is not None:
+        raise UsageError("--record and --profiles exclude each other")
+    from gearshift import commands
+    from gearshift.plan.objective import SplitWeights
+
+    weights = SplitWeights(balance=balance, transfer=transfer, memory=memory)
+    commands.train(
+        seed=seed,
+        steps=steps,
+        out=out,
+        profiles=profiles,
+        record=record,
+        weights=weights,
+        episodes=episodes,
+        as_json=as_json,
+    )
 
 
 def main() -> None:

@@ -16,16 +16,18 @@ import torch
 
 from gearshift.capture.load import capture, load
 from gearshift.console import counting, note, say, showing, wide, working
+from gearshift.decide.split.actions import NUM_ENGINES
 from gearshift.errors import GearshiftError, PlanError, UsageError, VerifyError
 from gearshift.ir.measurement import Measurement
 from gearshift.live import Run, Series, run_live
 from gearshift.plan import Plan, Region, dumps, loads
 from gearshift.plan.cut import by_scope
+from gearshift.plan.objective import SplitWeights
 from gearshift.plan.text import to_data
 from gearshift.profile import profile_regions
 from gearshift.results import write_json
 from gearshift.runtime import Runtime, adapt
-from gearshift.tables import show_doctor, show_profile, show_run
+from gearshift.tables import show_doctor, show_profile, show_run, show_standings
 from gearshift.tell import machine, story_of, write
 from gearshift.view.report import page
 from gearshift.view.trace import trace as chrome_trace
@@ -118,7 +120,7 @@ def profile(
 def bench(
     name: str, models: list[str] | None, *, seconds: float, seed: int, quick: bool, as_json: bool
 ) -> None:
-    from gearshift.bench.show import show_overhead, show_runtime
+    from gearshift.bench.show import show_overhead, show_runtime, show_split
 
     data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "name": name}
     data["machine"] = machine()
@@ -126,8 +128,12 @@ def bench(
         data |= _bench_overhead(models, seconds)
         _print(data, as_json, lambda: show_overhead(data, wide()))
         return
-    data |= _bench_runtime(models, seed, quick)
-    _print(data, as_json, lambda: show_runtime(data, wide()))
+    if name == "split":
+        data |= _bench_split(models, seed, quick)
+        _print(data, as_json, lambda: show_split(data, wide()))
+    else:
+        data |= _bench_runtime(models, seed, quick)
+        _print(data, as_json, lambda: show_runtime(data, wide()))
     if data["void"]:
         noise = f"{abs(data['noise'] - 1):.1%}"
         raise GearshiftError(f"void: the same contender twice differed by {noise}; run it again")
@@ -158,6 +164,44 @@ def _bench_runtime(models: list[str] | None, seed: int, quick: bool) -> dict[str
     cores = sorted(os.sched_getaffinity(0))
     pace = runtime.QUICK if quick else runtime.Pace()
     return runtime.measure(models or some, seed=seed, cores=cores, pace=pace, say=say)
+
+
+def _bench_split(models: list[str] | None, seed: int, quick: bool) -> dict[str, Any]:
+    from gearshift.bench import split
+
+    if models:
+        raise UsageError("bench split has regions and models of its own; leave out --model")
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < NUM_ENGINES:
+        raise UsageError("bench split divides over two cores, and there is only one")
+    pace = split.QUICK if quick else split.Pace()
+    return split.measure(seed=seed, cores=cores, pace=pace, say=say)
+
+
+def train(
+    *,
+    seed: int,
+    steps: int,
+    out: Path,
+    profiles: Path | None,
+    record: bool,
+    weights: SplitWeights,
+    episodes: int,
+    as_json: bool,
+) -> None:
+    from gearshift.training import train_split
+
+    found = train_split(
+        seed=seed,
+        steps=steps,
+        out=out,
+        profiles=profiles,
+        record=record,
+        weights=weights,
+        episodes=episodes,
+    )
+    data = {"schema_version": SCHEMA_VERSION, "name": "train", "knob": "split", **found}
+    _print(data, as_json, lambda: show_standings(data))
 
 
 class _adapted:

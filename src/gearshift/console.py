@@ -6,7 +6,7 @@ Must not know what the results are; those go to stdout.
 import statistics
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -23,6 +23,8 @@ from gearshift.tell import recent_calls
 from gearshift.view.terminal import Screen
 
 WIDE, MAX_LATELY = 170, 500
+MOVED = 0.1
+"""A share that changed by so much is told anew."""
 Seen = Callable[[Run, float], None]
 
 
@@ -120,13 +122,19 @@ def showing(runtime: Runtime, model: str, seconds: float, *, drawn: bool) -> Ite
 
 def _telling(runtime: Runtime) -> Seen:
     told = 0
+    shares: Mapping[str, float] = {}
 
     def seen(run: Run, over: float) -> None:
-        nonlocal told
+        nonlocal told, shares
         recent_calls(runtime)  # keeps them for a trace
         for decision in runtime.decisions:
             if decision.number > told:
                 note(str(decision))
                 told = decision.number
+        seen_last = None if runtime._loop is None else runtime._loop.seen
+        now = {} if seen_last is None else seen_last.shares
+        if any(abs(share - shares.get(name, 0.0)) > MOVED for name, share in now.items()):
+            shares = now
+            note("shares: " + ", ".join(f"{name} {share:.0%}" for name, share in now.items()))
 
     return seen

@@ -58,6 +58,7 @@ def _engines(runtime: "Runtime", calling: float) -> list[Load]:
     """How much of its time each engine of the plan is at work: its part of the last calls, and
     how much of the time is spent in calls."""
     loop = runtime._loop
+    shares = {} if loop is None or loop.seen is None else loop.seen.shares
     names = (name for region in runtime.plan.regions for name in members(region.engine))
     worked = dict.fromkeys(names, 0.0)
     whole_s = 0.0
@@ -71,6 +72,7 @@ def _engines(runtime: "Runtime", calling: float) -> list[Load]:
             name=name,
             busy=min(1.0, calling * work_s / whole_s) if whole_s else None,
             run_delay=None if loop is None else _run_delay(loop, name),
+            share=shares.get(name),
         )
         for name, work_s in worked.items()
     ]

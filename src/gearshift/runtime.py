@@ -70,8 +70,9 @@ def adapt(
 
     `example_inputs` is a tensor, a tuple of positional arguments or a dict of keyword arguments.
     `model` may also be a built-in name, `module:factory`, `file.py:factory`, a .pt2 or .onnx file.
-    `policy` decides: bandit, rules, proportional, or keep for a runtime that changes nothing by
-    itself; `limits` bound what it may cost.
+    `policy` decides: bandit, rules, proportional; share, greedy, dqn, which choose how the model is
+    divided over two cores; or keep for a runtime that changes nothing by itself. `limits` bound
+    what it may cost.
     """
     policy = policy or settings.policy()
     control = open_control(policy)

@@ -3,6 +3,9 @@
 Must not know how anything was measured.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -76,3 +79,14 @@ def _cell(latency_s: float | None, fastest_s: float | None) -> str:
         return "-"
     text = f"{latency_s * 1e3:.3f}"
     return f"[bold]{text}[/bold]" if latency_s == fastest_s else text
+
+
+def show_standings(data: Mapping[str, Any]) -> None:
+    """Best first: the oracle's time over that of each, geometric mean."""
+    tested = f"{len(data['tested_on'])} regions nobody trained on"
+    table = Table(title=f"share of the oracle on {tested}, in the simulator")
+    table.add_column("player", no_wrap=True)
+    table.add_column("share", justify="right")
+    for name, share in data["standings"].items():
+        table.add_row(name, f"{share:.3f}")
+    Console().print(table)

@@ -22,7 +22,7 @@ from gearshift.ir.region import run_order
 from gearshift.ir.snapshot import Snapshot
 from gearshift.ir.topology import CALLER
 from gearshift.loop import Loop
-from gearshift.observe.sampler import BUSY, OTHERS, RUN_DELAY
+from gearshift.observe.sampler import BUSY, OTHERS, RUN_DELAY, mean_parts
 from gearshift.observe.store import machine_fields, versions_key
 from gearshift.plan.decision import TRIAL
 from gearshift.plan.plan import Plan, Region
@@ -196,6 +196,7 @@ def _boxes(plan: Plan, graph: Graph, timings: Sequence[Timing]) -> list[Box]:
     if not mean_s and timings and len(plan.regions) == 1:  # the model itself leaves no stretches
         mean_s = {plan.regions[0].name: fmean(timing.call_s for timing in timings)}
     parts = list(dict.fromkeys(op.fragment for op in graph.ops))
+    shares = mean_parts([timing.parts for timing in timings])
     return [
         Box(
             name=region.name,
@@ -207,6 +208,8 @@ def _boxes(plan: Plan, graph: Graph, timings: Sequence[Timing]) -> list[Box]:
             feeds=tuple(feeds[region.name]),
             mean_s=mean_s.get(region.name),
             part=parts.index(graph.by_name[region.name].fragment),
+            split="" if region.split is None else str(region.split),
+            shares={} if region.split is None else shares.get(region.name, {}),
         )
         for region in (plan.regions[index] for index in order)
     ]
@@ -246,7 +249,7 @@ def spans_of(plan: Plan, timing: Timing, start_s: float, eager: Plan) -> list[Sp
     """In the order they began. The model itself has no regions: it is one of its own. None of a
     call whose regions were not timed."""
     known = {region.name: region for region in plan.regions}
-    whole = (CALLER, timing.at_s, timing.at_s + timing.call_s)
+    whole = (CALLER, timing.at_s, timing.at_s + timing.call_s, 1.0)
     ran = timing.spans or ({WHOLE: (whole,)} if plan == eager else {})
     spans = [
         Span(
@@ -256,9 +259,10 @@ def spans_of(plan: Plan, timing: Timing, start_s: float, eager: Plan) -> list[Sp
             rewrite=known[name].setting if name in known else str(EAGER),
             begin_s=begin_s - start_s,
             end_s=end_s - start_s,
+            share=share,
         )
         for name, stretches in ran.items()
-        for engine, begin_s, end_s in stretches
+        for engine, begin_s, end_s, share in stretches
     ]
     return sorted(spans, key=lambda span: span.begin_s)
 
@@ -314,7 +318,19 @@ def _counters(seen: Sequence[Snapshot], start_s: float) -> list[Series]:
     neighbours = tuple(
         (s.at_s - start_s, float(s.situation.neighbours)) for s in seen if s.situation is not None
     )
-    return [Series(name="neighbours", points=neighbours), *series]
+    return [Series(name="neighbours", points=neighbours), *series, *_shares(seen, start_s)]
+
+
+def _shares(seen: Sequence[Snapshot], start_s: float) -> list[Series]:
+    """Of the engines that a region was divided over, as they moved."""
+    names = dict.fromkeys(name for snapshot in seen for name in snapshot.shares)
+    return [
+        Series(
+            name=f"share of {name}",
+            points=tuple((s.at_s - start_s, s.shares[name]) for s in seen if name in s.shares),
+        )
+        for name in names
+    ]
 
 
 def _series(name: str, title: str, seen: Sequence[Snapshot], start_s: float) -> Series:

@@ -52,6 +52,7 @@ class Call:
     at_s: float
     call_s: float
     region_s: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
 
 
 class World:

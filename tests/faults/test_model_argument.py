@@ -36,6 +36,7 @@ CASES = {
     "example does not fit": ("models.py:misfit", "2x4"),
     "module raises": ("broken:make", "at import"),
     "looks like markup": ("[/dim]", "[/dim]"),
+    "no number of rows": ("mlp@many", "how many times the rows"),
 }
 AT_ONCE = 2
 

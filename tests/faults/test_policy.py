@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, perf_counter, sleep
 
 import pytest
 import torch
@@ -226,6 +226,27 @@ def test_G5_calls_go_on_without_a_control_plane() -> None:
         os.kill(control.pid, signal.SIGKILL)  # type: ignore[attr-defined]
         for _ in range(50):
             torch.testing.assert_close(runtime(x), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.soak
+def test_G5_a_control_plane_that_stands_still_for_ten_seconds_does_not_touch_calls() -> None:
+    model, x = mlp()
+    with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():
+
+        def p95_s(seconds: float) -> float:
+            took_s = []
+            end_s = monotonic() + seconds
+            while monotonic() < end_s:
+                start_s = perf_counter()
+                runtime(x)
+                took_s.append(perf_counter() - start_s)
+            return sorted(took_s)[int(0.95 * len(took_s))]
+
+        p95_s(10)  # until it has found its plan
+        before_s = p95_s(10)
+        control = runtime._loop.control  # type: ignore[union-attr]
+        os.kill(control.pid, signal.SIGSTOP)  # type: ignore[attr-defined]
+        assert p95_s(10) < 1.5 * before_s
 
 
 def test_G5_a_control_process_that_cannot_be_started_is_done_without() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gearshift.decide.split.actions import ACTIONS, FOLLOW, NAMES
-from gearshift.decide.split.players import Fixed, Greedy, Learned, Proportional, baselines
+from gearshift.decide.split.players import Fixed, Greedy, Learned, Share, baselines
 from gearshift.decide.split.view import INPUTS, features, mask
 from gearshift.sim.profiles import Parts, Profile, read_profiles, write_profiles
 from gearshift.sim.split_training import score, train
@@ -27,7 +27,8 @@ def profile(name: str = "region", *, alone_s: float = 0.1, joined_s: float = 0.0
                 held_share=1.0,
             )
     return Profile(
-        region=name,
+        name=name,
+        backend="onnxruntime",
         kind="conv",
         num_rows=8,
         flops=1e9,
@@ -61,7 +62,7 @@ def test_a_view_as_numbers() -> None:
     assert numbers.min() >= -1
     assert numbers.max() <= 3
     legal = [name for name, may in zip(NAMES, mask(view), strict=True) if may]
-    assert legal == [a.name for a in ACTIONS if a.split is None or a.name in profile().splits]
+    assert legal == [a.name for a in ACTIONS if a.member is not None or a.name in profile().splits]
 
 
 def test_a_neighbour_takes_half_of_its_core() -> None:
@@ -88,10 +89,9 @@ def test_an_illegal_action_changes_nothing() -> None:
 def test_players_that_look_are_better_than_those_that_do_not() -> None:
     profiles = [profile(alone_s=seconds) for seconds in (0.01, 0.05, 0.2)]
     scores = {
-        p.name: score(p, profiles, seed=5, episodes=10)
-        for p in (Fixed(0), Proportional(), Greedy())
+        p.name: score(p, profiles, seed=5, episodes=10) for p in (Fixed(0), Share(), Greedy())
     }
-    assert scores["proportional"] > scores["always none 0"] + 0.1
+    assert scores["share"] > scores["always none 0"] + 0.1
     assert scores["greedy"] > scores["always none 0"] + 0.1
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from gearshift.capture.load import load
 from gearshift.zoo import ZOO
 
 every_model = pytest.mark.parametrize("name", ZOO)
@@ -67,3 +68,10 @@ def test_outputs_are_of_a_sane_size_and_depend_on_the_inputs(name: str) -> None:
         first, second = output
         assert 1e-2 < output.std() < 1e2
         assert (first - second).norm() > 0.05 * first.norm()
+
+
+def test_a_name_with_a_number_has_so_many_times_the_rows() -> None:
+    _, (one,) = load("mlp")
+    _, (three,) = load("mlp@3")
+    assert three.shape[0] == 3 * one.shape[0]
+    assert torch.equal(three[: one.shape[0]], one)

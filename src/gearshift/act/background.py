@@ -12,6 +12,7 @@ from operator import itemgetter
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 
+from gearshift.act.openmp import limit_openmp
 from gearshift.errors import GearshiftError
 
 log = logging.getLogger("gearshift")
@@ -90,6 +91,7 @@ class Background:
         self.submit(attempt)
 
     def _serve(self) -> None:
+        limit_openmp(1)  # beside calls on all cores, threads that wait for each other take longer
         while True:
             try:
                 work = self._queue.get(timeout=self._next_s())

@@ -129,7 +129,7 @@ class FragmentExecutor:
             for index, begin_s, end_s in zip(steps.regions, marks[:-1], marks[1:], strict=True):
                 first_s, _ = here.get(names[index], (begin_s, end_s))
                 here[names[index]] = (first_s, end_s)
-            spans: Spans = {name: ((CALLER, *span),) for name, span in here.items()}
+            spans: Spans = {name: ((CALLER, *span, 1.0),) for name, span in here.items()}
             for index, stretches in zip(steps.elsewhere, elsewhere, strict=True):
                 spans[names[index]] = stretches
             yield marks, spans
@@ -178,11 +178,24 @@ class Timing:
     def region_s(self) -> dict[str, float]:
         return {region: lasted_s(stretches) for region, stretches in self.spans.items()}
 
+    @property
+    def parts(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """For each region that ran elsewhere than with the caller, by engine: its share of the
+        work, and how long it was at it."""
+        found: dict[str, dict[str, tuple[float, float]]] = {}
+        for region, stretches in self.spans.items():
+            for engine, begin_s, end_s, share in stretches:
+                if engine != CALLER:
+                    done = found.setdefault(region, {})
+                    before_s = done.get(engine, (0.0, 0.0))[1]
+                    done[engine] = (share, before_s + end_s - begin_s)
+        return found
+
 
 def lasted_s(stretches: Iterable[Stretch]) -> float:
     """How long anybody was at work: what overlaps counts once."""
     total_s, until_s = 0.0, -math.inf
-    for begin_s, end_s in sorted((begin_s, end_s) for _, begin_s, end_s in stretches):
+    for begin_s, end_s in sorted((begin_s, end_s) for _, begin_s, end_s, _ in stretches):
         total_s += max(0.0, end_s - max(begin_s, until_s))
         until_s = max(until_s, end_s)
     return total_s
@@ -246,7 +259,7 @@ class WholeExecutor(Executor):
 
 
 def _begin_s(spans: Spans) -> float:
-    return min(begin_s for stretches in spans.values() for _, begin_s, _ in stretches)
+    return min(begin_s for stretches in spans.values() for _, begin_s, _, _ in stretches)
 
 
 def _all_spans(fragment: FragmentExecutor) -> Iterator[Spans]:

@@ -3,7 +3,7 @@
 Must not know how long it took.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,12 +52,12 @@ class Labels:
         reads = self._whole.sizes.reads
         bound = {symbol: shapes[leaf][dim] for symbol, (leaf, dim) in reads.items()}
         try:
-            return work_of(graph, list(graph.position), lambda size: _number(size, bound))
+            return work_of(graph, list(graph.position), lambda size: size_number(size, bound))
         except ValueError:
             return None
 
 
-def _number(size: int | str, bound: dict[str, int]) -> int:
+def size_number(size: int | str, bound: Mapping[str, int]) -> int:
     number = evaluate(str(size), bound)
     if number is None:
         raise ValueError(size)

@@ -62,15 +62,22 @@ def settings(num_cores: int) -> dict[str, Setting]:
 
 
 def measure(
-    models: Sequence[str], *, seed: int, cores: Sequence[int], pace: Pace, say: Say
+    models: Sequence[str],
+    *,
+    seed: int,
+    cores: Sequence[int],
+    pace: Pace,
+    say: Say,
+    trace: Mapping[str, tuple[Phase, ...]] | None = None,
 ) -> dict[str, Any]:
+    """`trace` is what happens around the models, drawn from the seed if it is not given."""
+    drawn = trace or traces(seed, cores, pace.phase_s, pace.changes)
+    trace = {name: phases for name, phases in drawn.items() if name in pace.traces}
     cases: list[dict[str, Any]] = []
     doubles: list[float] = []
     for model in models:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gearshift-")))
-            trace = traces(seed, cores, pace.phase_s, pace.changes)
-            trace = {name: phases for name, phases in trace.items() if name in pace.traces}
             arena = _Arena(model, folder, len(cores), pace, stack, say)
             lived = {name: arena.live_through(name, phases) for name, phases in trace.items()}
         for name, phases in trace.items():

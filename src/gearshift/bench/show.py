@@ -71,9 +71,37 @@ def show_runtime(data: Mapping[str, Any], out: Console) -> None:
     _summary(data["summary"], out)
 
 
+def show_split(data: Mapping[str, Any], out: Console) -> None:
+    players = list(data["cases"][0]["players"])
+    title = "ms a call, and shares of the oracle: the best of all ways to divide"
+    ours = ("by itself", *players)
+    table = _table(title, 3, "region", "engines", "oracle", "ms", "none both", *ours)
+    for case in data["cases"]:
+        about = (case["case"]["region"], case["case"]["engines"], case["oracle"])
+        both_s = case["ways_s"].get("none both")
+        times = (_ms(case["oracle_s"]), "-" if both_s is None else _ms(both_s))
+        told = [case["by_itself"], *(case["players"][player] for player in players)]
+        table.add_row(*about, *times, *(f"{found['of_oracle']:.2f}" for found in told))
+    out.print(table)
+    title = "a neighbour comes and goes: calls until within 10 % of the oracle, and regret"
+    steps = _table(title, 1, "model", "comes", "goes", "regret")
+    for step in data["steps"]:
+        calls = ["never" if count is None else str(count) for count in step["calls_to_follow"]]
+        steps.add_row(step["case"]["model"], *calls, f"{step['regret']:.1%}")
+    out.print(steps)
+    summary = data["summary"]
+    shares = _table("share of the oracle, geometric mean", 1, "engines", "best fixed", *ours)
+    for engines, found in summary["engines"].items():
+        shares.add_row(engines, *(f"{found[name]:.2f}" for name in ("best fixed", *ours)))
+    out.print(shares)
+    if summary["models"]:
+        _summary(summary["models"], out)
+    out.print(f"a choice of the learned player: {data['decision_s'] * 1e6:.0f} us")
+
+
 def _summary(summary: Mapping[str, Any], out: Console) -> None:
     ratios = [ratio.replace("_", " ") for ratio in next(iter(summary.values()))]
-    table = _table("geometric mean (minimum)", 1, "trace, start", *ratios)
+    table = _table("whole models: geometric mean (minimum)", 1, "trace", *ratios)
     for group, found in summary.items():
         cells = [f"{r['geometric_mean']:.2f} ({r['minimum']:.2f})" for r in found.values()]
         table.add_row(group, *cells)

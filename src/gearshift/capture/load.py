@@ -101,8 +101,9 @@ def load(name: str) -> Loaded:
     """MODEL as the command line takes it."""
     from gearshift.zoo import ZOO
 
-    if name in ZOO:
-        return ZOO[name]()
+    built_in, _, times = name.partition("@")
+    if built_in in ZOO:
+        return _more_rows(name, ZOO[built_in](), times)
     if name.endswith((".pt2", ".onnx")):
         return _load_file(Path(name))
     if ":" in name:
@@ -110,9 +111,19 @@ def load(name: str) -> Loaded:
         return _from_factory(name, _import(name, source), attribute)
     known = ", ".join(ZOO)
     raise ModelError(
-        f"no model {name!r}: expected a built-in ({known}), package.module:factory,"
-        " file.py:factory, a .pt2 or an .onnx file"
+        f"no model {name!r}: expected a built-in ({known}; resnet18@8 for 8 times the rows),"
+        " package.module:factory, file.py:factory, a .pt2 or an .onnx file"
     )
+
+
+def _more_rows(name: str, built: Loaded, times: str) -> Loaded:
+    """A built-in model with so many times the rows of its example."""
+    if not times:
+        return built
+    if not times.isdigit() or int(times) < 1:
+        raise ModelError(f"{name!r}: after @ comes how many times the rows, 1 or more")
+    model, example = built
+    return model, tuple(torch.cat([tensor] * int(times)) for tensor in example)
 
 
 def _load_file(path: Path) -> Loaded:

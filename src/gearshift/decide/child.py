@@ -37,6 +37,8 @@ def main() -> None:
             store=store,
             key=hello.key,
             identities=hello.identities,
+            subject=hello.subject,
+            home=Path(hello.home),
         )
         machine = hello.key["machine"]
         mind.table.roofline = _kept_roofline(store, machine)

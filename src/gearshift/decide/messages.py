@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gearshift.decide.policy import Compared, How, Outcome, Proposal
+from gearshift.decide.split.sight import Subject
 from gearshift.ir import snapshot as snapshots
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
-from gearshift.plan.objective import Objective
+from gearshift.plan.objective import Objective, SplitWeights
 from gearshift.plan.plan import Plan
 from gearshift.plan.text import plain, to_data
 
@@ -29,6 +30,8 @@ class Hello:
     key: Mapping[str, str] = field(default_factory=dict)
     identities: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For each plan, its regions' identities by name: what is measured of them is kept by that."""
+    subject: Subject | None = None
+    """What there is to divide; None if the model cannot be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,8 @@ class Answer:
     store: str = ""
     """How the store is used: see its `mode`."""
     roofline: Roofline | None = None
+    reward: Mapping[str, float] = field(default_factory=dict)
+    """What the split in force earned in its last calls, by its named parts."""
     recalled: tuple[Sample, ...] = ()
     """What the store told, once: for each plan in each situation a few calls that stand for all."""
 
@@ -59,6 +64,7 @@ def write_hello(hello: Hello) -> str:
             "home": hello.home,
             "key": dict(hello.key),
             "identities": {plan: dict(names) for plan, names in hello.identities.items()},
+            "subject": hello.subject and hello.subject.to_data(),
         }
     )
 
@@ -66,8 +72,15 @@ def write_hello(hello: Hello) -> str:
 def read_hello(line: str) -> Hello:
     data = json.loads(line)
     plans = [plain(entry) for entry in data.pop("plans")]
-    objective = Objective(**data.pop("objective"))
-    return Hello(plans={plan.fingerprint: plan for plan in plans}, objective=objective, **data)
+    wanted = data.pop("objective")
+    objective = Objective(**{**wanted, "split": SplitWeights(**wanted["split"])})
+    subject = data.pop("subject")
+    return Hello(
+        plans={plan.fingerprint: plan for plan in plans},
+        objective=objective,
+        subject=subject and Subject.from_data(subject),
+        **data,
+    )
 
 
 def write_news(snapshot: Snapshot, outcomes: list[Outcome]) -> str:
@@ -93,6 +106,7 @@ def write_answer(answer: Answer) -> str:
             "typical_error": answer.typical_error,
             "store": answer.store,
             "roofline": roofline and roofline.to_dict(),
+            "reward": dict(answer.reward),
             "recalled": [snapshots.sample_to_data(sample) for sample in answer.recalled],
         }
     )

@@ -8,17 +8,19 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite
+from pathlib import Path
 from time import process_time
 from types import MappingProxyType
 
-from gearshift.decide.bandit import Bandit
-from gearshift.decide.keep import Keep
 from gearshift.decide.messages import Answer
-from gearshift.decide.policy import Options, Outcome, Policy, Proposal
-from gearshift.decide.proportional import Proportional
+from gearshift.decide.policies import policy_named
+from gearshift.decide.policy import DQN, Options, Outcome, Proposal
 from gearshift.decide.reward import Costs
 from gearshift.decide.rules import Rules
-from gearshift.errors import UsageError
+from gearshift.decide.split.account import Account
+from gearshift.decide.split.agent import Agent
+from gearshift.decide.split.sight import Subject
+from gearshift.errors import CheckpointError
 from gearshift.ir.measurement import Source
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.observe.store import DecisionRow, PlanKey, RegionKey, Store
@@ -30,7 +32,6 @@ from gearshift.predict.estimate import Estimate
 from gearshift.predict.table import Table
 
 log = logging.getLogger("gearshift")
-POLICIES = ("bandit", "keep", "proportional", "rules")
 TRUSTED = 20
 """What the store tells counts for no more than so many calls: the machine may have changed."""
 SAVE_EVERY_S = 2.0
@@ -49,8 +50,11 @@ class Mind:
         store: Store,
         key: Mapping[str, str],
         identities: Mapping[str, Mapping[str, str]] = NO_IDENTITIES,
+        subject: Subject | None = None,
+        home: Path | None = None,
     ) -> None:
-        """`key` names machine, versions and graph in the store."""
+        """`key` names machine, versions and graph in the store; `home` is where agents are kept
+        that learn."""
         self.options = Options(plans=plans, num_cores=num_cores)
         self.store, self.key, self.identities = store, dict(key), identities
         self.costs = Costs(objective, num_cores)
@@ -60,10 +64,22 @@ class Mind:
         self._foreseen: dict[tuple[Situation, str], Estimate] = {}
         self._decided: list[Decision] = []
         self._saved_s = -inf
+        self._agent = None if policy != DQN else _agent(home, self.key["machine"])
+        self._account = (
+            None
+            if subject is None
+            else Account(model=self.table, subject=subject, weights=objective.split)
+        )
         self._recalled = self._recall()
         for sample in self._recalled:
             self.table.add(sample)
-        self.policy = self._policy(policy)
+        self.policy = policy_named(
+            policy,
+            table=self.table,
+            score=self.costs.of,
+            account=self._account,
+            agent=self._agent,
+        )
 
     def see(self, snapshot: Snapshot) -> Answer:
         self.options.now_s = snapshot.at_s
@@ -87,6 +103,7 @@ class Mind:
             typical_error=typical_error,
             store=self.store.mode,
             roofline=self.table.roofline,
+            reward=self._reward(snapshot),
             recalled=self._take_recalled(),
         )
 
@@ -123,6 +140,19 @@ class Mind:
         self._unsaved.clear()
         learned = json.dumps(self.table.calibration.to_data())
         self.store.set_fact(self.key["machine"], CALIBRATION, learned)
+        if self._agent is not None:
+            self._agent.keep()
+
+    def _reward(self, snapshot: Snapshot) -> dict[str, float]:
+        mine = [sample for sample in snapshot.samples if sample.plan == snapshot.plan]
+        if self._account is None or not mine:
+            return {}
+        try:
+            reward = self._account.reward(mine[-1], self.options.plans)
+        except (ArithmeticError, LookupError, ValueError):  # it is only told, nothing rests on it
+            log.exception("what the split in force earned is not known")
+            return {}
+        return {} if reward is None else reward.parts()
 
     def hear(self, outcome: Outcome) -> None:
         self.options.heed(outcome)
@@ -151,15 +181,6 @@ class Mind:
         if usual_s is not None:
             told = Sample(plan=outcome.plan, situation=situation, seconds=(usual_s,) * calls)
             self._unsaved[situation, outcome.plan].append(told)
-
-    def _policy(self, name: str) -> Policy:
-        if name == "bandit":
-            return Bandit(self.table, self.costs.of)
-        simple: dict[str, type[Policy]] = {"keep": Keep, "rules": Rules}
-        simple["proportional"] = Proportional
-        if name not in simple:
-            raise UsageError(f"no policy {name!r}; there are {', '.join(POLICIES)}")
-        return simple[name]()
 
     def _foresee(self, plan: Plan, situation: Situation) -> None:
         """To be compared with what will be measured."""
@@ -225,3 +246,11 @@ class Mind:
 
 def _context(situation: Situation) -> str:
     return f"{NEIGHBOURS}{situation.neighbours}"
+
+
+def _agent(home: Path | None, machine: str) -> Agent | None:
+    try:
+        return Agent(home or Path(), machine)
+    except CheckpointError as error:
+        log.error("%s; the bandit decides", error)
+        return None

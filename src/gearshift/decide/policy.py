@@ -15,6 +15,9 @@ from gearshift.plan.plan import Plan
 REFUSED, NOT_NOW = "refused", "not now"
 CHANGED, TOO_SLOW = "the situation changed", "too slow"
 MAX_REFUSALS = 2
+SPLITTING = DQN, GREEDY, SHARE = ("dqn", "greedy", "share")
+"""Policies that choose how the model is divided over two engines."""
+POLICIES = ("bandit", "keep", "proportional", "rules", *SPLITTING)
 
 
 class How(StrEnum):

@@ -35,6 +35,9 @@ class Sample:
     seconds: tuple[float, ...]
     region_s: Mapping[str, float] = field(default_factory=dict)
     """For each region by name, its mean part of a call; empty where no plan ran."""
+    parts: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    """For each region that ran elsewhere than with the caller, by engine: its share of the work,
+    and how long it was at it in a call, on average."""
     work: Work | None = None
     """Of one call; None where it cannot be counted."""
 
@@ -62,6 +65,9 @@ class Snapshot:
     """Plans that could serve at once, by fingerprint; the one in force is among them."""
     may_build: bool = True
     """Whether there is time left to build others that may be better."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """By engine, of the work of the regions that the plan in force divides; empty if there are
+    none."""
     readings: Mapping[str, Metric] = field(default_factory=dict)
 
 
@@ -80,6 +86,7 @@ def to_data(snapshot: Snapshot) -> dict[str, Any]:
         "held_bytes": snapshot.held_bytes,
         "ready": snapshot.ready,
         "may_build": snapshot.may_build,
+        "shares": dict(snapshot.shares),
         "readings": readings,
     }
 
@@ -90,6 +97,7 @@ def sample_to_data(sample: Sample) -> dict[str, Any]:
         "situation": _situation_to_data(sample.situation),
         "seconds": sample.seconds,
         "region_s": dict(sample.region_s),
+        "parts": {region: dict(engines) for region, engines in sample.parts.items()},
         "work": sample.work and asdict(sample.work),
     }
 
@@ -104,6 +112,10 @@ def sample_from_data(data: Mapping[str, Any]) -> Sample:
         situation=Situation(**data["situation"]),
         seconds=tuple(data["seconds"]),
         region_s=data["region_s"],
+        parts={
+            region: {name: (share, busy_s) for name, (share, busy_s) in engines.items()}
+            for region, engines in data["parts"].items()
+        },
         work=data["work"] and Work(**data["work"]),
     )
 
@@ -126,5 +138,6 @@ def from_data(data: Mapping[str, Any]) -> Snapshot:
         held_bytes=data["held_bytes"],
         ready=tuple(data["ready"]),
         may_build=data["may_build"],
+        shares=data["shares"],
         readings=readings,
     )

@@ -45,6 +45,21 @@ def work_of(graph: Graph, ops: Sequence[str], size: Size) -> Work:
     )
 
 
+def boundary_bytes(graph: Graph, size: Size) -> int:
+    """What goes into the graph and comes out."""
+    count = _Counter(graph, size)
+    return sum(map(count.bytes, (*(value.name for value in graph.inputs), *graph.outputs)))
+
+
+def heaviest_kind(graph: Graph, size: Size) -> str:
+    """The kind of op that most of the arithmetic is in."""
+    count = _Counter(graph, size)
+    flops: dict[str, int] = {}
+    for op in graph.ops:
+        flops[op.kind] = flops.get(op.kind, 0) + count.flops(op)
+    return max(flops, key=lambda kind: flops[kind], default=kinds.OTHER)
+
+
 class _Counter:
     def __init__(self, graph: Graph, size: Size) -> None:
         self._graph, self._size = graph, size

@@ -55,6 +55,9 @@ class Timed(Protocol):
     @property
     def region_s(self) -> Mapping[str, float]: ...
 
+    @property
+    def parts(self) -> Mapping[str, Mapping[str, tuple[float, float]]]: ...
+
 
 class Counters(Protocol):
     def read(self) -> dict[str, Metric]: ...
@@ -174,6 +177,7 @@ class Sampler:
             self._note_work(group)
         (before, before_s), self._served = self._served, served
         num_calls, served_s = served[0] - before, served[1] - before_s
+        mine = [timing for (other, _), group in calls.items() if other == plan for timing in group]
         return Snapshot(
             at_s=self._last_s,
             plan=plan,
@@ -189,6 +193,7 @@ class Sampler:
             num_calls=num_calls,
             held_bytes=held_bytes,
             ready=tuple(ready),
+            shares=_shares(mine),
             readings=self._readings,
         )
 
@@ -254,8 +259,40 @@ def _sample(fingerprint: str, situation: Situation, group: Sequence[Timed]) -> S
         situation=situation,
         seconds=tuple(timing.call_s for timing in group),
         region_s={name: sum(part[name] for part in parts) / len(parts) for name in shared},
+        parts=mean_parts([timing.parts for timing in group]),
         work=group[0].label.work,
     )
+
+
+def _shares(calls: Sequence[Timed]) -> dict[str, float]:
+    """By engine, over all regions that are divided."""
+    parts = mean_parts([call.parts for call in calls])
+    divided = [engines for engines in parts.values() if len(engines) > 1]
+    names = dict.fromkeys(name for engines in divided for name in engines)
+    return {
+        name: sum(engines.get(name, (0.0, 0.0))[0] for engines in divided) / len(divided)
+        for name in names
+    }
+
+
+def mean_parts(
+    calls: Sequence[Mapping[str, Mapping[str, tuple[float, float]]]],
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """By region and engine the mean share and time; who was left out in a call did nothing."""
+    sums: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
+    for region, engine, share, busy_s in (
+        (region, engine, *done)
+        for call in calls
+        for region, engines in call.items()
+        for engine, done in engines.items()
+    ):
+        before, before_s = sums[region].get(engine, (0.0, 0.0))
+        sums[region][engine] = (before + share, before_s + busy_s)
+    count = len(calls)
+    return {
+        region: {engine: (share / count, s / count) for engine, (share, s) in engines.items()}
+        for region, engines in sums.items()
+    }
 
 
 def about(signature: str) -> str:

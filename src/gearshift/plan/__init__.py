@@ -4,7 +4,7 @@ Must not know torch, numpy, a clock, or how a plan is carried out.
 """
 
 from gearshift.plan.legal import Space, check, legal_moves
-from gearshift.plan.objective import Objective
+from gearshift.plan.objective import Objective, SplitWeights
 from gearshift.plan.plan import Move, Plan, Region
 from gearshift.plan.rewrite import Rewrite
 from gearshift.plan.split import Split
@@ -18,6 +18,7 @@ __all__ = [
     "Rewrite",
     "Space",
     "Split",
+    "SplitWeights",
     "check",
     "diff",
     "dumps",

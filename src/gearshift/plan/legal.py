@@ -3,7 +3,7 @@
 Must not know what is wise; only what is allowed. What is not proven legal is refused.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gearshift.errors import PlanError
@@ -61,9 +61,11 @@ def legal_moves(plan: Plan, space: Space) -> Iterator[Move]:
                 yield move
 
 
-def candidates(space: Space) -> dict[str, Plan]:
+def candidates(space: Space, splits: Sequence[Split] = (Split(),)) -> dict[str, Plan]:
     """For each setting the plan that gives it all it can run, by fingerprint; eager is one. What
-    takes long to build is left out where others can run everything."""
+    takes long to build is left out where others can run everything. And the whole model divided
+    over all cores, an engine each; if there are several splits to choose from, over the first two
+    cores by each of them, and on each of the two alone."""
     runnable = {name: ops for name, ops in space.runnable.items() if ops}
     everything = len(space.graph.ops)
     quick = any(len(ops) == everything for n, ops in runnable.items() if n not in SLOW_OR_PLAIN)
@@ -72,16 +74,26 @@ def candidates(space: Space) -> dict[str, Plan]:
         for r in space.rewrites
         if r.backend in runnable and not (quick and r.backend == "inductor")
     ]
-    plans += _divided(space, runnable)
+    plans += _divided(space, runnable, splits)
     legal = [plan for plan in (whole(space.graph), *plans) if why_illegal(plan, space) is None]
     return {plan.fingerprint: plan for plan in legal}
 
 
-def _divided(space: Space, runnable: Mapping[str, frozenset[str]]) -> list[Plan]:
-    """The whole model over all cores, an engine each, the rows as fast as each is."""
+def _divided(
+    space: Space, runnable: Mapping[str, frozenset[str]], splits: Sequence[Split]
+) -> list[Plan]:
     cores = split.single_cores(space)
     if len(cores) < 2 or space.usable_cores < 2:
         return []
     alone = [r for r in space.rewrites if r.threads == 1 and r.backend in runnable]
     everything = [r for r in alone if len(runnable[r.backend]) == len(space.graph.ops)]
-    return [whole(space.graph, engine=team(cores), rewrite=r, split=Split()) for r in everything]
+    graph, several = space.graph, len(splits) > 1
+    engines = cores[:2] if several else cores
+    divided = [
+        whole(graph, engine=team(engines), rewrite=r, split=how)
+        for r in everything
+        for how in splits
+    ]
+    if several:
+        divided += [whole(graph, engine=core, rewrite=r) for r in everything for core in engines]
+    return divided

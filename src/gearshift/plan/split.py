@@ -33,6 +33,10 @@ class Split:
     block: int | None = None
     """Of `columns`: how many go to an engine together, in turn."""
 
+    def shares_of(self, num_engines: int) -> tuple[int, ...]:
+        """Equal ones, if none are set."""
+        return self.shares or (1,) * num_engines
+
     def __str__(self) -> str:
         shares = "" if self.shares is None else f" {':'.join(map(str, self.shares))}"
         block = "" if self.block is None else f" by {self.block}"

@@ -9,7 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gearshift.errors import UsageError
+
 SCHEMA_VERSION = 1
+SHIPPED = Path(__file__).with_name("profiles.json")
+"""Recorded by `gearshift train split --record`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,8 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    region: str
+    name: str
+    backend: str
     kind: str
     num_rows: int
     flops: float
@@ -50,9 +55,16 @@ def write_profiles(path: Path, profiles: Sequence[Profile], about: Mapping[str, 
 
 
 def read_profiles(path: Path) -> list[Profile]:
-    data = json.loads(path.read_text())
-    assert data["schema_version"] == SCHEMA_VERSION
-    return [_profile(entry) for entry in data["profiles"]]
+    """Raises UsageError, which names the file, if it holds something else."""
+    try:
+        data = json.loads(path.read_text())
+        if data["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"schema version {data['schema_version']}")
+        return [_profile(entry) for entry in data["profiles"]]
+    except OSError as error:
+        raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{str(path)!r} holds no profiles: {error}") from None
 
 
 def _profile(entry: dict[str, Any]) -> Profile:

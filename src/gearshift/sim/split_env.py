@@ -1,6 +1,6 @@
 """`gearshift/Split-v0`: the split world as a Gymnasium environment.
 
-Must not know who plays.
+`gymnasium.make("gearshift.sim.split_env:gearshift/Split-v0")`. Must not know who plays.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from gearshift.decide.split.actions import NAMES
 from gearshift.decide.split.view import FAR, INPUTS, UNKNOWN, SplitView, features, mask
 from gearshift.errors import MissingExtraError
-from gearshift.sim.profiles import Profile
+from gearshift.sim.profiles import SHIPPED, Profile, read_profiles
 from gearshift.sim.split_world import SplitWorld
 
 try:
@@ -30,8 +30,9 @@ class SplitEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": []}
 
-    def __init__(self, profiles: Sequence[Profile]) -> None:
-        self._profiles = profiles
+    def __init__(self, profiles: Sequence[Profile] | None = None) -> None:
+        """On the regions shipped, if none are given."""
+        self._profiles = read_profiles(SHIPPED) if profiles is None else profiles
         self.observation_space = spaces.Box(UNKNOWN, FAR, (len(INPUTS),), np.float32)
         self.action_space = spaces.Discrete(len(NAMES))
 
@@ -60,7 +61,7 @@ class SplitEnv(gymnasium.Env[np.ndarray, np.int64]):
         return mask(self._view)
 
     def _told(self, view: SplitView) -> dict[str, Any]:
-        return {"action_mask": mask(view).astype(np.int8), "region": self._world.profile.region}
+        return {"action_mask": mask(view).astype(np.int8), "region": self._world.profile.name}
 
 
 if ID not in gymnasium.registry:

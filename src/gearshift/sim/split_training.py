@@ -13,14 +13,16 @@ import numpy as np
 from gearshift.decide.learn.dqn import Dqn, Settings
 from gearshift.decide.split.actions import NAMES
 from gearshift.decide.split.players import Learned, Player, baselines
-from gearshift.decide.split.view import INPUTS
+from gearshift.decide.split.view import INPUTS, foreseen
+from gearshift.plan.objective import SplitWeights
 from gearshift.sim.profiles import Profile
 from gearshift.sim.split_world import SplitWorld
 
 EPISODE = 60
 HELD_OUT = 4
 """Every fourth region is not trained on."""
-TEST_EPISODES = 40
+TEST_EPISODES, POINTS = 40, 20
+SKEW = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +44,11 @@ class Trained:
 
 
 def divided(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profile]]:
-    """To train on, to test on."""
-    test = [p for index, p in enumerate(profiles) if index % HELD_OUT == HELD_OUT - 1]
-    return [p for p in profiles if p not in test], test
+    """To train on, to test on: whatever the backend, a region is in one of them only."""
+    names = list(dict.fromkeys(profile.name for profile in profiles))
+    held_out = set(names[HELD_OUT - 1 :: HELD_OUT])
+    test = [profile for profile in profiles if profile.name in held_out]
+    return [profile for profile in profiles if profile.name not in held_out], test
 
 
 def train(
@@ -53,16 +57,17 @@ def train(
     seed: int,
     steps: int,
     settings: Settings | None = None,
+    weights: SplitWeights | None = None,
     told: Callable[[Point], None] = lambda point: None,
-    points: int = 20,
+    points: int = POINTS,
     episodes: int = TEST_EPISODES,
 ) -> Trained:
     """Keeps the network of the point that did best on the regions trained on."""
     train_on, test_on = divided(profiles)
     settings = settings or Settings(epsilon_steps=steps // 2)
-    dqn = Dqn.fresh(len(INPUTS), len(NAMES), seed, settings)
+    dqn = Dqn.fresh(len(INPUTS), len(NAMES), seed, settings, foreseen)
     player = Learned(dqn, learning=True)
-    world = SplitWorld(train_on, np.random.default_rng(seed + 1))
+    world = SplitWorld(train_on, np.random.default_rng(seed + 1), weights or SplitWeights(), SKEW)
     curve: list[Point] = []
     best: tuple[float, Dqn] | None = None
     every = max(1, steps // points)
@@ -75,7 +80,7 @@ def train(
         rewards.append(stepped.reward.total)
         view = world.reset() if step % EPISODE == 0 else stepped.view
         if step % every == 0:
-            frozen = Dqn(dqn.online.copy(), settings)
+            frozen = Dqn(dqn.online.copy(), settings, prior=foreseen)
             scores = [
                 score(Learned(frozen), on, seed=seed + 2, episodes=episodes)
                 for on in (train_on, test_on)
@@ -110,9 +115,11 @@ def score(
     return geometric_mean(ratios)
 
 
-def standings(dqn: Dqn, profiles: Sequence[Profile], *, seed: int) -> dict[str, float]:
+def standings(
+    dqn: Dqn, profiles: Sequence[Profile], *, seed: int, episodes: int = TEST_EPISODES
+) -> dict[str, float]:
     """All players, best first, on what nobody trained on."""
     _, test_on = divided(profiles)
     players: list[Player] = [*baselines(np.random.default_rng(seed)), Learned(dqn)]
-    found = {player.name: score(player, test_on, seed=seed) for player in players}
+    found = {p.name: score(p, test_on, seed=seed, episodes=episodes) for p in players}
     return dict(sorted(found.items(), key=lambda entry: -entry[1]))

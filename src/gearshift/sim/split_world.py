@@ -5,14 +5,16 @@ Must not know who chooses. All that is random comes from one generator.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from gearshift.act.lower.shares import Shares
-from gearshift.decide.split.actions import ACTIONS, FOLLOW, NAMES
-from gearshift.decide.split.reward import SplitReward, Weights, split_reward
+from gearshift.decide.split.actions import ACTIONS, BOTH, FOLLOW, NAMES
+from gearshift.decide.split.profiling import estimates_s
+from gearshift.decide.split.reward import SplitReward, split_reward
 from gearshift.decide.split.view import EngineView, SplitView
+from gearshift.plan.objective import SplitWeights
 from gearshift.sim.profiles import Parts, Profile
 
 SPEEDS = ((1.0, 1.0), (1.0, 0.5), (0.5, 1.0), (1.0, 1 / 3), (1 / 3, 1.0))
@@ -28,6 +30,9 @@ LAG = 0.6
 MOST_NEIGHBOURS = 2
 COME_OR_GO = 0.06
 """How likely somebody comes or goes between two choices."""
+BANDWIDTH_BYTES_S = 2e10
+BLIND = 0.5
+"""How likely a machine has no memory counters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,25 +49,46 @@ class Stepped:
 class SplitWorld:
     profiles: Sequence[Profile]
     random: np.random.Generator
-    weights: Weights = field(default_factory=Weights)
+    weights: SplitWeights = field(default_factory=SplitWeights)
+    skew: float = 0.0
+    """How far each split's times are moved in each episode, as a logarithm: to learn from, so that
+    it is not the regions themselves that are learned."""
     profile: Profile = field(init=False)
     speeds: np.ndarray = field(init=False)
     neighbours: np.ndarray = field(init=False)
     _delays: np.ndarray = field(init=False)
     _row_s: list[float | None] = field(init=False)
+    """For each engine, what a unit of work took it lately; None if it had none."""
     _shares: Shares = field(init=False)
+    _blind: bool = False
+    _l3_hit_share: float = 0.0
+    _took_s: float = 0.0
     _in_force: int = 0
 
     def reset(self) -> SplitView:
-        self.profile = self.profiles[int(self.random.integers(len(self.profiles)))]
+        drawn = self.profiles[int(self.random.integers(len(self.profiles)))]
+        self.profile = drawn if self.skew == 0 else self._skewed(drawn)
         self.speeds = np.array(SPEEDS[int(self.random.integers(len(SPEEDS)))])
         self.neighbours = self.random.integers(0, 2, 2)
         self._delays = self._true_delays()
         self._row_s = [None, None]
         self._shares = Shares(2)
         self._shares.rehearsed()
+        self._blind = bool(self.random.random() < BLIND)
+        self._l3_hit_share = float(self.random.random())
+        self._took_s = self.profile.alone_s
         self._in_force = 0
         return self.view()
+
+    def _skewed(self, profile: Profile) -> Profile:
+        factors = np.exp(self.random.normal(0, self.skew, len(profile.splits)))
+        splits = {
+            name: replace(parts, parts_s=(parts.parts_s[0] * factor, parts.parts_s[1] * factor))
+            for factor, (name, parts) in zip(
+                map(float, factors), profile.splits.items(), strict=True
+            )
+        }
+        return replace(profile, splits=splits)
 
     def legal(self, action: int) -> bool:
         return self._parts(action) is not None
@@ -73,7 +99,7 @@ class SplitWorld:
         if legal:
             self._in_force = action
         calls = [self._call(self._in_force) for _ in range(CALLS)]
-        took_s = float(np.mean([took for took, _ in calls]))
+        took_s = self._took_s = float(np.mean([took for took, _ in calls]))
         busy_s = np.mean([busy for _, busy in calls], axis=0)
         parts = self._parts(self._in_force)
         assert parts is not None
@@ -100,16 +126,7 @@ class SplitWorld:
         return float((work / pace).max() + parts.joined_s)
 
     def view(self) -> SplitView:
-        engines = [
-            EngineView(
-                others_share=self._read(count / (1 + count)),
-                run_delay_share=self._read(delay),
-                dram_share=None,
-                l3_hit_share=None,
-                pace=pace,
-            )
-            for count, delay, pace in zip(self.neighbours, self._delays, self._paces(), strict=True)
-        ]
+        engines = [self._engine(member) for member in range(2)]
         profile = self.profile
         return SplitView(
             engines=(engines[0], engines[1]),
@@ -119,31 +136,42 @@ class SplitWorld:
             moved_bytes=profile.moved_bytes,
             item_bytes=profile.item_bytes,
             in_force=NAMES[self._in_force],
-            estimates_s=self._estimates([engine.speed for engine in engines]),
+            alone_s=profile.alone_s,
+            estimates_s=estimates_s(
+                [index for index in range(len(ACTIONS)) if self.legal(index)],
+                profile.alone_s,
+                [engine.speed for engine in engines],
+            ),
         )
 
-    def _paces(self) -> list[float | None]:
-        """Of the engines that worked, as seen from what they did."""
-        known = [seconds for seconds in self._row_s if seconds is not None]
-        return [None if s is None else min(known) / s for s in self._row_s]
+    def _engine(self, member: int) -> EngineView:
+        """An engine at work shares its core with who is there; of one at rest only the core's own
+        load is known."""
+        count = int(self.neighbours[member])
+        parts = self._parts(self._in_force)
+        assert parts is not None
+        at_work, pinned = parts.parts_s[member] > 0, self._in_force != BOTH
+        moved_share = min(1.0, self.profile.moved_bytes / self._took_s / BANDWIDTH_BYTES_S)
+        return EngineView(
+            others_share=self._read(count / (1 + count) if at_work else min(1, count)),
+            run_delay_share=self._read(self._delays[member]) if at_work and pinned else None,
+            dram_share=None if self._blind else self._read(moved_share),
+            l3_hit_share=None if self._blind else self._read(self._l3_hit_share),
+            pace=self._pace(member),
+        )
 
-    def _estimates(self, seen: Sequence[float]) -> dict[str, float]:
-        """As the profiling stage has them: shares of the work, over what is seen to be left."""
-        pace = np.array(seen)
-        found = {}
-        for index, action in enumerate(ACTIONS):
-            if self.legal(index):
-                shares = pace / pace.sum() if action.shares is None else np.array(action.shares)
-                found[NAMES[index]] = float((self.profile.alone_s * shares / pace).max())
-        return found
+    def _pace(self, member: int) -> float | None:
+        """As seen from what it did, if both did something."""
+        mine, other = self._row_s[member], self._row_s[1 - member]
+        return None if mine is None or other is None else min(mine, other) / mine
 
     def _parts(self, action: int) -> Parts | None:
         chosen = ACTIONS[action]
-        if chosen.split is None:
-            alone_s = self.profile.alone_s
-            parts_s = (alone_s, 0.0) if chosen.member == 0 else (0.0, alone_s)
-            return Parts(parts_s=parts_s, joined_s=0.0, link_share=0.0, held_share=1.0)
-        return self.profile.splits.get(NAMES[action])
+        if chosen.member is None:
+            return self.profile.splits.get(NAMES[action])
+        alone_s = self.profile.alone_s
+        parts_s = (alone_s, 0.0) if chosen.member == 0 else (0.0, alone_s)
+        return Parts(parts_s=parts_s, joined_s=0.0, link_share=0.0, held_share=1.0)
 
     def _call(self, action: int) -> tuple[float, np.ndarray]:
         parts = self._parts(action)
@@ -157,7 +185,9 @@ class SplitWorld:
         if action == FOLLOW:
             self._note(work, busy_s)
         for member in range(2):
-            if work[member] > 0:
+            if action == BOTH or work[member] == 0:  # the one cannot be told from the other
+                self._row_s[member] = None
+            else:
                 now_s, known_s = busy_s[member] / work[member], self._row_s[member]
                 news = now_s if known_s is None else known_s + SMOOTH * (now_s - known_s)
                 self._row_s[member] = float(news)

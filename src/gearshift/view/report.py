@@ -88,8 +88,24 @@ def _plan(story: Story) -> str:
     told = "Filled by backend, framed by engine."
     return (
         f"{legend(story.boxes)}<div class=wide>{regions_chart(story.boxes)}</div>"
-        f"<p class=muted>{told}</p>{listed(story.boxes)}{notes}"
+        f"<p class=muted>{told}</p>{listed(story.boxes)}{_splits(story.boxes)}{notes}"
     )
+
+
+def _splits(boxes: Sequence[Box]) -> str:
+    """Who of a team does how much of each region that is divided, and for how long."""
+    rows = "".join(
+        f"<tr><td>{escape(box.title)}</td><td>{escape(box.split)}</td><td>{escape(engine)}</td>"
+        f"<td class=number>{share:.0%}</td><td class=number>{busy_s * 1e3:.3f} ms</td>"
+        f"<td class=barcell>{_bar(share)}</td></tr>"
+        for box in boxes
+        for engine, (share, busy_s) in sorted(box.shares.items())
+    )
+    head = (
+        "<tr><th>region</th><th>split</th><th>engine</th><th>share</th><th>busy in a call</th>"
+        "<th></th></tr>"
+    )
+    return f"<div class=wide><table>{head}{rows}</table></div>" if rows else ""
 
 
 def _one_call(story: Story) -> str:

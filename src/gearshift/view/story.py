@@ -4,7 +4,7 @@ Plain data. Times are seconds since the runtime was made. Must not know how it i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from gearshift.plan.decision import Decision
@@ -49,6 +49,8 @@ class Span:
     rewrite: str
     begin_s: float
     end_s: float
+    share: float = 1.0
+    """Of the region's work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,10 @@ class Box:
     """Of a model captured in parts, which: those of a later one run later."""
     mean_s: float | None = None
     """Of its part of a call, lately."""
+    split: str = ""
+    """How it is divided, if it is,"""
+    shares: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """and over which engines: the share of each, and how long it was at work in a call, lately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ class Load:
     busy: float | None
     others: float | None = None
     run_delay: float | None = None
+    share: float | None = None
+    """Of the work of the regions that are divided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,15 +115,18 @@ def _loads(moment: Moment, rows: int) -> Table:
     engines = moment.engines if few else moment.engines[: rows - 1]
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
     table.add_column("engine", no_wrap=True)
-    for name in ("busy", "others", "run delay"):
+    divided = any(load.share is not None for load in engines)
+    columns = ("busy", "others", "run delay", *(("share",) if divided else ()))
+    for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     for load in (*engines, *(moment.cores if few else ())):
-        table.add_row(load.name, *map(_share, (load.busy, load.others, load.run_delay)))
+        numbers = (load.busy, load.others, load.run_delay, load.share)
+        table.add_row(load.name, *map(_share, numbers[: len(columns)]))
     if not few:
         left_out = len(moment.engines) - len(engines)
         more = [f"{left_out} more engines"] if left_out else []
         bars = "".join(_bar(core.busy or 0.0) for core in moment.cores)
-        table.add_row(", ".join([*more, f"{len(moment.cores)} cores {bars}"]), "", "", "")
+        table.add_row(", ".join([*more, f"{len(moment.cores)} cores {bars}"]))
     return table
 
 

@@ -53,7 +53,7 @@ def _calls(story: Story, rows: _Rows) -> Iterator[dict[str, Any]]:
     spans = [span for spans in story.spans for span in spans]
     for span in sorted(spans, key=lambda span: span.begin_s):
         row = rows.take(span.engine, span.begin_s, span.end_s)
-        told = {"engine": span.engine, "rewrite": span.rewrite}
+        told = {"engine": span.engine, "rewrite": span.rewrite, "share": span.share}
         yield _complete(span.region, span.rewrite, row, span.begin_s, span.end_s, told)
 
 

@@ -98,7 +98,7 @@ def test_parts_run_at_the_same_time_and_are_gathered_once() -> None:
             runtime(x)
         calls = [timing.spans for _, timing in runtime._serving.timings()]
     shares_together = []
-    for (first, begin_0, end_0), (second, begin_1, end_1) in (
+    for (first, begin_0, end_0, _), (second, begin_1, end_1, _) in (
         stretches for spans in calls for stretches in spans.values()
     ):
         assert [first, second] == CORES

@@ -48,7 +48,7 @@ def _other_schema(path: Path) -> None:
 
 
 def _newer(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'"version":"1"', b'"version":"9"'))
+    path.write_bytes(path.read_bytes().replace(b'\\"version\\": 1', b'\\"version\\": 9'))
 
 
 def _other_knob(path: Path) -> None:

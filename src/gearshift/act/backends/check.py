@@ -40,3 +40,8 @@ def check_backend(backend: Backend, fragment: Fragment) -> None:
         for name, output, copy in zip(built.outputs, outputs, kept, strict=True):
             assert torch.equal(output, copy), "an output given away is never written again"
             torch.testing.assert_close(output, values[name], rtol=1e-4, atol=1e-4)
+        if built.into is not None:
+            places = [torch.empty_like(output) for output in outputs]
+            built.into(places, *(values[name] for name in built.inputs))
+            for place, output in zip(places, outputs, strict=True):
+                torch.testing.assert_close(place, output, msg="`into` writes what `run` returns")

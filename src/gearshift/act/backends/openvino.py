@@ -3,7 +3,7 @@
 Must not know how the ONNX came about.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,7 @@ class OpenVinoBackend:
         compiled = compile_model(order, cut.body, arrays)
         idle = [compiled.create_infer_request()]
 
-        def run(*inputs: Any, weights: Any = arrays) -> Sequence[Tensor]:
+        def infer(inputs: Sequence[Any], take: Callable[[list[Any]], Any], weights: Any) -> Any:
             """Holds on to the weights: the compiled model may read them where they are."""
             try:
                 request = idle.pop()
@@ -67,12 +67,25 @@ class OpenVinoBackend:
                 request = compiled.create_infer_request()
             given = {index: to_numpy(value) for index, value in enumerate(inputs)}
             request.infer(given, share_inputs=True, share_outputs=True)
-            results = [to_torch(tensor.data.copy()) for tensor in request.output_tensors]
+            taken = take([tensor.data for tensor in request.output_tensors])
             idle.append(request)
+            return taken
+
+        def run(*inputs: Any) -> Sequence[Tensor]:
+            copied = infer(inputs, lambda made: [to_torch(a.copy()) for a in made], arrays)
+            results: Sequence[Tensor] = copied
             return results
+
+        def into(results: Sequence[Tensor], *inputs: Any) -> None:
+            def copy(made: list[Any]) -> None:
+                for result, array in zip(results, made, strict=True):
+                    np.copyto(result.numpy(), array)
+
+            infer(inputs, copy, arrays)
 
         return Executable(
             run=run,
+            into=into,
             inputs=cut.inputs,
             sizes=cut.sizes,
             outputs=cut.outputs,

@@ -68,6 +68,9 @@ class Executable:
     """What it holds beyond the model's own weights."""
     exact_below: int | None = None
     """Whole numbers of at least this size may come out wrong."""
+    into: Callable[..., None] | None = None
+    """The same, but results are written to the tensors given first: contiguous, of the right shapes
+    and types."""
 
 
 def thread_counts(num_cores: int) -> list[int]:

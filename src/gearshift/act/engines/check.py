@@ -16,7 +16,7 @@ def check_engine(engine: Engine) -> None:
     assert jobs[0].result() == 1, "a result can be asked for twice"
     stretches = [stretch for job in jobs for stretch in job.stretches]
     assert len(stretches) >= len(jobs), "a job that is done tells who worked when"
-    assert all(begin_s <= end_s for _, begin_s, end_s in stretches), "from and to"
+    assert all(begin_s <= end_s for _, begin_s, end_s, _ in stretches), "from and to"
     failed = engine.start(_divide, (1, 0))
     try:
         failed.result()

@@ -4,11 +4,9 @@ Must not know what runs on it. Backends that hold the GIL run here one at a time
 OpenVINO release it, so several of these engines work side by side.
 """
 
-import ctypes
 import os
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import torch
 
 from gearshift.act.engines.protocol import Stretch
+from gearshift.act.openmp import limit_openmp
 from gearshift.errors import EngineError
 from gearshift.ir.topology import EngineSpec
 
@@ -53,7 +52,7 @@ class PinnedJob:
             self._value = self._work(*self._inputs)
         except BaseException as error:
             self._error = error
-        self.stretches = ((self._engine, begin_s, perf_counter()),)
+        self.stretches = ((self._engine, begin_s, perf_counter(), 1.0),)
         self._done.release()
 
     def result(self) -> Any:
@@ -101,17 +100,7 @@ class PinnedEngine:
     def _serve(self) -> None:
         os.sched_setaffinity(0, self.spec.cores)
         torch.set_grad_enabled(False)
-        _limit_openmp(len(self.spec.cores))
+        limit_openmp(len(self.spec.cores))
         while (job := self._queue.get()) is not None:
             job.run()
             del job
-
-
-def _limit_openmp(num_threads: int) -> None:
-    """For this thread only; torch.set_num_threads would change threads not yet started, too."""
-    torch.get_num_threads()  # the first use in a thread sets its number; ours must come after
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        path = line.split(maxsplit=5)[-1]
-        if "libgomp" in path or "libiomp" in path:
-            ctypes.CDLL(path).omp_set_num_threads(num_threads)
-            return

@@ -11,8 +11,9 @@ import torch
 
 from gearshift.ir.topology import EngineSpec
 
-Stretch = tuple[str, float, float]
-"""An engine, and when it was at work, by perf_counter."""
+Stretch = tuple[str, float, float, float]
+"""An engine, when it was at work, from and to by perf_counter, and its share of what there was to
+do."""
 
 
 class Job(Protocol):
@@ -50,7 +51,7 @@ class Done:
             self._value = work(*inputs)
         except Exception as error:
             self._error = error
-        self.stretches = ((engine, begin_s, perf_counter()),)
+        self.stretches = ((engine, begin_s, perf_counter(), 1.0),)
 
     def result(self) -> Any:
         if self._error is not None:

@@ -21,6 +21,8 @@ class Part:
     member: int
     work: Callable[..., Any]
     inputs: Sequence[Any]
+    share: float
+    """Of the whole."""
     about: Any = None
     """Which part it is, for who joins them."""
 
@@ -49,8 +51,12 @@ class TeamJob:
     def result(self) -> Any:
         if not self.stretches:
             results = [job.result() for job in self._jobs]
-            self.stretches = tuple(stretch for job in self._jobs for stretch in job.stretches)
-            took_s = [end_s - begin_s for _, begin_s, end_s in self.stretches]
+            self.stretches = tuple(
+                (engine, begin_s, end_s, part.share)
+                for part, job in zip(self._parts, self._jobs, strict=True)
+                for engine, begin_s, end_s, _ in job.stretches
+            )
+            took_s = [end_s - begin_s for _, begin_s, end_s, _ in self.stretches]
             self._value = self._division.join(self._parts, results, took_s)
         return self._value
 

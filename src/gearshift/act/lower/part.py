@@ -142,21 +142,23 @@ def summed(results: Sequence[Tensor]) -> Tensor:
 class PieceDivision:
     """Each engine has a part of its own, built for it."""
 
-    __slots__ = ("_inputs", "_joins", "_parts")
+    __slots__ = ("_joins", "_parts", "_shares")
 
     def __init__(
         self,
         inputs: Sequence[str],
         parts: Sequence[tuple[Callable[..., Sequence[Tensor]], Cut, Mapping[str, Piece]]],
         joins: Sequence[Join],
+        shares: Sequence[float],
     ) -> None:
-        """For each engine what it runs, and what that takes, by the names of `inputs`."""
+        """For each engine what it runs, and what that takes, by the names of `inputs`; and what
+        share of the work that is."""
         place = {name: index for index, name in enumerate(inputs)}
         self._parts = [
             (run, [(place[name], takes.get(name)) for name in cut.inputs])
             for run, cut, takes in parts
         ]
-        self._joins = joins
+        self._joins, self._shares = joins, shares
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
         """One part after the other."""
@@ -165,7 +167,12 @@ class PieceDivision:
 
     def take(self, inputs: Sequence[Tensor]) -> list[Part]:
         return [
-            Part(member, run, [inputs[i] if p is None else p.of(inputs[i]) for i, p in wanted])
+            Part(
+                member,
+                run,
+                [inputs[i] if piece is None else piece.of(inputs[i]) for i, piece in wanted],
+                self._shares[member],
+            )
             for member, (run, wanted) in enumerate(self._parts)
         ]
 

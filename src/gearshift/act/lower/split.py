@@ -96,6 +96,7 @@ def _by_rows(
     feeds = {n: tuple(sizes_at(n)[name] for name in built[0].sizes) for n in range(1, num_rows + 1)}
     division = RowDivision(
         runs=[part.run for part in built],
+        intos=[part.into for part in built],
         num_rows=num_rows,
         inputs=[rows.axes.get(name) for name in built[0].inputs],
         outputs=[rows.axes.get(name) for name in built[0].outputs],
@@ -104,11 +105,11 @@ def _by_rows(
         interleaved=split.how == INTERLEAVED,
     )
     held_bytes = sum({id(part): part.held_bytes for part in built}.values())
-    return replace(built[0], run=division, sizes=(), held_bytes=held_bytes)
+    return replace(built[0], run=division, into=None, sizes=(), held_bytes=held_bytes)
 
 
 def _pieces(whole: Anatomy, split: Split, num_engines: int) -> Prepared:
-    shares = split.shares or (1,) * num_engines
+    shares = split.shares_of(num_engines)
     if split.how == SPATIAL:
         return spatial_parts(whole, shares)
     if split.how == DEPTH:
@@ -130,8 +131,9 @@ def _in_pieces(
         takes = {names[name]: piece for name, piece in body.takes.items()}
         parts.append((built[-1].run, cut, takes))
     held_bytes = sum(part.held_bytes for part in built)
-    division = PieceDivision(inputs, parts, joins)
-    return replace(built[0], run=division, inputs=inputs, held_bytes=held_bytes)
+    shares = split.shares_of(len(team.engines))
+    division = PieceDivision(inputs, parts, joins, [share / sum(shares) for share in shares])
+    return replace(built[0], run=division, into=None, inputs=inputs, held_bytes=held_bytes)
 
 
 def _build(backend: Backend, order: Order, team: TeamEngine, *, shared: bool) -> list[Executable]:
@@ -161,14 +163,20 @@ def _open(shapes: Shapes, rows: Rows) -> Shapes:
 
 
 class RowDivision:
-    """Each engine runs the whole region on its rows; results go where their rows belong."""
+    """Each engine runs the whole region on its rows; results go where their rows belong: straight
+    there, if what an engine builds can write to a given place, and rows lie there one after the
+    other."""
 
-    __slots__ = ("_inputs", "_interleaved", "_num_rows", "_outputs", "_runs", "_sizes", "shares")
+    __slots__ = (
+        *("_forms", "_inputs", "_interleaved", "_intos", "_num_rows", "_outputs", "_runs"),
+        *("_sizes", "shares"),
+    )
 
     def __init__(
         self,
         *,
         runs: Sequence[Callable[..., Sequence[Tensor]]],
+        intos: Sequence[Callable[..., None] | None],
         num_rows: int,
         inputs: Sequence[Axis | None],
         outputs: Sequence[Axis | None],
@@ -180,6 +188,10 @@ class RowDivision:
         self._inputs, self._outputs = inputs, outputs
         self.shares = shares
         self._interleaved = interleaved
+        in_order = not interleaved and all(axis and axis.index == 0 for axis in outputs)
+        self._intos = intos if in_order and None not in intos else None
+        self._forms: list[tuple[torch.Size, torch.dtype]] | None = None
+        """Of the whole results, once they were seen."""
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
         """Undivided."""
@@ -191,11 +203,31 @@ class RowDivision:
             rows = [range(first, num_rows, num_engines) for first in range(num_engines)]
         else:
             rows = _in_a_row(self.shares.of(num_rows))
+        at_work = [(member, mine) for member, mine in enumerate(rows) if mine]
+        if self._intos is not None and self._forms is not None:
+            whole = [torch.empty(shape, dtype=dtype) for shape, dtype in self._forms]
+            return [self._part_into(whole, inputs, member, mine) for member, mine in at_work]
         return [
-            Part(member, self._runs[member], self._feeds(inputs, mine), mine)
-            for member, mine in enumerate(rows)
-            if mine
+            Part(
+                member,
+                self._runs[member],
+                self._feeds(inputs, mine),
+                len(mine) / num_rows,
+                (mine, None),
+            )
+            for member, mine in at_work
         ]
+
+    def _part_into(
+        self, whole: list[Tensor], inputs: Sequence[Tensor], member: int, rows: range
+    ) -> Part:
+        assert self._intos is not None
+        into = self._intos[member]
+        assert into is not None
+        pairs = zip(whole, self._outputs, strict=True)
+        places = [tensor if axis is None else _rows(tensor, axis, rows) for tensor, axis in pairs]
+        share = len(rows) / self._num_rows
+        return Part(member, into, [places, *self._feeds(inputs, rows)], share, (rows, whole))
 
     def _feeds(self, inputs: Sequence[Tensor], rows: range) -> list[Any]:
         pairs = zip(inputs, self._inputs, strict=True)
@@ -206,15 +238,20 @@ class RowDivision:
         self, parts: Sequence[Part], results: Sequence[Sequence[Tensor]], took_s: Sequence[float]
     ) -> list[Tensor]:
         self._learn(parts, took_s)
-        rows = [part.about for part in parts]
-        return [
+        whole: list[Tensor] | None = parts[0].about[1]
+        if whole is not None:
+            return whole
+        rows = [part.about[0] for part in parts]
+        whole = [
             _joined([result[index] for result in results], axis, rows)
             for index, axis in enumerate(self._outputs)
         ]
+        self._forms = [(tensor.shape, tensor.dtype) for tensor in whole]
+        return whole
 
     def _learn(self, parts: Sequence[Part], took_s: Sequence[float]) -> None:
         for part, seconds in zip(parts, took_s, strict=True):
-            self.shares.note(part.member, len(part.about), seconds)
+            self.shares.note(part.member, len(part.about[0]), seconds)
         at_work = {part.member for part in parts}
         for member in range(len(self._runs)):
             if member not in at_work:

@@ -36,16 +36,15 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """As a whole or not at all."""
     tensors = {f"weight.{i}": w for i, w in enumerate(checkpoint.network.weights)}
     tensors |= {f"bias.{i}": b for i, b in enumerate(checkpoint.network.biases)}
-    metadata = {
-        "schema": SCHEMA,
-        "version": str(VERSION),
+    told = {
+        "version": VERSION,
         "knob": checkpoint.knob,
-        "inputs": json.dumps(checkpoint.inputs),
-        "actions": json.dumps(checkpoint.actions),
-        "about": json.dumps(checkpoint.about),
+        "inputs": checkpoint.inputs,
+        "actions": checkpoint.actions,
+        "about": checkpoint.about,
     }
     fresh = path.with_name(f"{path.name}.new")
-    fresh.write_bytes(save(tensors, metadata))
+    fresh.write_bytes(save(tensors, {SCHEMA: json.dumps(told)}))  # several keys: in any order
     fresh.replace(path)
 
 
@@ -63,12 +62,8 @@ def read_checkpoint(
     except (OSError, SafetensorError, ValueError) as error:
         raise CheckpointError(f"{path.name} cannot be read: {error}") from None
     told = _told(path, metadata)
-    for what, want, have in (
-        ("knob", knob, metadata.get("knob")),
-        ("inputs", inputs, tuple(told["inputs"])),
-        ("actions", actions, tuple(told["actions"])),
-    ):
-        if want != have:
+    for what, want in (("knob", knob), ("inputs", list(inputs)), ("actions", list(actions))):
+        if told[what] != want:
             raise CheckpointError(f"{path.name} is for other {what} than {knob} has here")
     network = _network(path, tensors, (len(inputs), len(actions)))
     return Checkpoint(
@@ -77,15 +72,19 @@ def read_checkpoint(
 
 
 def _told(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
-    if metadata.get("schema") != SCHEMA:
-        raise CheckpointError(f"{path.name} is no agent: its schema is {metadata.get('schema')!r}")
-    version = metadata.get("version", "")
-    if version != str(VERSION):
-        raise CheckpointError(f"{path.name} is of version {version}, this one reads {VERSION}")
+    if SCHEMA not in metadata:
+        raise CheckpointError(f"{path.name} is no agent: it has no {SCHEMA} among its metadata")
     try:
-        return {name: json.loads(metadata[name]) for name in ("inputs", "actions", "about")}
-    except (KeyError, ValueError):
+        told = json.loads(metadata[SCHEMA])
+        version, names = told["version"], ("knob", "inputs", "actions")
+        complete = all(name in told for name in names) and isinstance(told["about"], dict)
+    except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path.name} does not tell what it is for") from None
+    if version != VERSION:
+        raise CheckpointError(f"{path.name} is of version {version}, this one reads {VERSION}")
+    if not complete:
+        raise CheckpointError(f"{path.name} does not tell what it is for")
+    return dict(told)
 
 
 def _network(path: Path, tensors: dict[str, np.ndarray], ends: tuple[int, int]) -> Network:

@@ -1,9 +1,11 @@
 """Deep Q-learning (Mnih et al. 2015), with the double target of van Hasselt et al. 2016.
 
 In the order of the paper: act epsilon-greedily, remember, draw a batch, aim at the target network,
-descend. Illegal actions are masked when acting and in the target.
+descend. Illegal actions are masked when acting and in the target. What is foreseen of each action's
+worth may be given: the network then learns how far off that is.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,9 +18,9 @@ from gearshift.decide.learn.replay import Batch, Replay
 class Settings:
     hidden: tuple[int, ...] = (64, 64)
     """Sizes of the hidden layers."""
-    discount: float = 0.6
+    discount: float = 0.1
     """What the next reward counts for: a split that pays off does so at once."""
-    rate: float = 1e-3
+    rate: float = 3e-4
     """Of learning."""
     batch: int = 64
     """Steps learned from at a time."""
@@ -36,11 +38,22 @@ class Settings:
     """Steps before the first lesson."""
 
 
+Prior = Callable[[np.ndarray], np.ndarray]
+FAINT = 0.1
+
+
+def nothing(states: np.ndarray) -> np.ndarray:
+    """Foreseen of no action."""
+    return np.zeros((len(states), 1), np.float32)
+
+
 @dataclass(slots=True)
 class Dqn:
     online: Network
     settings: Settings = field(default_factory=Settings)
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    prior: Prior = nothing
+    """For each state, what is foreseen of every action's worth."""
     steps: int = 0
     target: Network = field(init=False)
     replay: Replay = field(init=False)
@@ -52,12 +65,19 @@ class Dqn:
 
     @classmethod
     def fresh(
-        cls, num_inputs: int, num_actions: int, seed: int, settings: Settings | None = None
+        cls,
+        num_inputs: int,
+        num_actions: int,
+        seed: int,
+        settings: Settings | None = None,
+        prior: Prior = nothing,
     ) -> "Dqn":
+        """At first it thinks little beyond what is foreseen."""
         settings = settings or Settings()
         random = np.random.default_rng(seed)
-        sizes = (num_inputs, *settings.hidden, num_actions)
-        return cls(Network.drawn(sizes, random), settings, random)
+        network = Network.drawn((num_inputs, *settings.hidden, num_actions), random)
+        network.weights[-1] *= FAINT
+        return cls(network, settings, random, prior)
 
     @property
     def epsilon(self) -> float:
@@ -66,7 +86,11 @@ class Dqn:
 
     def values(self, state: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """What each action is thought to be worth; minus infinity if it is illegal."""
-        return np.where(mask, self.online(state[None])[0], -np.inf)
+        return np.where(mask, self._worth(self.online, state[None])[0], -np.inf)
+
+    def _worth(self, network: Network, states: np.ndarray) -> np.ndarray:
+        worth: np.ndarray = network(states) + self.prior(states)
+        return worth
 
     def best(self, state: np.ndarray, mask: np.ndarray) -> int:
         return int(np.argmax(self.values(state, mask)))
@@ -95,13 +119,13 @@ class Dqn:
 
     def learn(self, batch: Batch) -> None:
         rows = np.arange(len(batch.actions))
-        ahead = np.where(batch.next_masks, self.online(batch.next_states), -np.inf)
+        ahead = np.where(batch.next_masks, self._worth(self.online, batch.next_states), -np.inf)
         stuck = ~batch.next_masks.any(1)
         choices = np.where(stuck, 0, ahead.argmax(1))
-        worth = self.target(batch.next_states)[rows, choices]
+        worth = self._worth(self.target, batch.next_states)[rows, choices]
         later = np.where((batch.ends > 0) | stuck, 0.0, worth)
         aims = batch.rewards + self.settings.discount * later
-        errors = self.online(batch.states)[rows, batch.actions] - aims
+        errors = self._worth(self.online, batch.states)[rows, batch.actions] - aims
         slopes = np.zeros((len(rows), self.online.sizes[-1]), np.float32)
         slopes[rows, batch.actions] = np.clip(errors, -1, 1) / len(rows)
         self.online.descend(batch.states, slopes, self.settings.rate)

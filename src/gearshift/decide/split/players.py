@@ -11,10 +11,12 @@ from typing import Protocol
 import numpy as np
 
 from gearshift.decide.learn.dqn import Dqn
+from gearshift.decide.policy import DQN, GREEDY, SHARE
 from gearshift.decide.split.actions import ACTIONS, NAMES, SHARES
 from gearshift.decide.split.view import SplitView, features, mask
 from gearshift.plan.split import ROWS, Split
 
+ALWAYS = "always "
 SOMETIMES = 0.05
 """How often the bandit tries something else."""
 
@@ -35,7 +37,7 @@ class Fixed:
     name: str = ""
 
     def __post_init__(self) -> None:
-        self.name = f"always {NAMES[self.action]}"
+        self.name = f"{ALWAYS}{NAMES[self.action]}"
 
     def choose(self, view: SplitView) -> int:
         return self.action if NAMES[self.action] in view.estimates_s else 0
@@ -45,10 +47,10 @@ class Fixed:
 
 
 @dataclass(slots=True)
-class Proportional:
+class Share:
     """Rows in the ratio nearest to that of the engines' speeds; undivided where rows are not."""
 
-    name: str = "proportional"
+    name: str = SHARE
 
     def choose(self, view: SplitView) -> int:
         legal = [s for s in SHARES if str(Split(how=ROWS, shares=s)) in view.estimates_s]
@@ -66,7 +68,7 @@ class Proportional:
 class Greedy:
     """What the profiling stage foresees to take least."""
 
-    name: str = "greedy"
+    name: str = GREEDY
 
     def choose(self, view: SplitView) -> int:
         return NAMES.index(min(view.estimates_s, key=lambda name: view.estimates_s[name]))
@@ -110,22 +112,33 @@ class Learned:
     """A network's choice. Learns on if it may."""
 
     dqn: Dqn
-    name: str = "dqn"
+    name: str = DQN
     learning: bool = False
+    margin: float = 0.0
+    """What is in force stays, unless another is thought to be worth so much more."""
 
     def choose(self, view: SplitView) -> int:
         state, legal = features(view), mask(view)
-        return self.dqn.act(state, legal) if self.learning else self.dqn.best(state, legal)
+        values = self.dqn.values(state, legal)
+        if not np.isfinite(values[legal]).all():
+            raise FloatingPointError("the agent's values are no numbers")
+        best, stays = int(np.argmax(values)), NAMES.index(view.in_force)
+        chosen = self.dqn.act(state, legal) if self.learning else best
+        hardly = legal[stays] and values[best] < values[stays] + self.margin
+        return stays if chosen == best and hardly else chosen
 
     def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        """Beyond what was foreseen of the best: how well a region can be divided at all, and who
+        else is there, is not of the choice's making."""
         if self.learning:
-            self.dqn.live(features(view), action, reward, features(after), mask(after))
+            beyond = reward + log(min(view.estimates_s.values()) / view.alone_s)
+            self.dqn.live(features(view), action, beyond, features(after), mask(after))
 
 
 def baselines(random: np.random.Generator) -> list[Player]:
     return [
         *(Fixed(index) for index in range(len(ACTIONS))),
-        Proportional(),
+        Share(),
         Greedy(),
         Bandit(random),
     ]

@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import log
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    time: float = 1.0
-    balance: float = 0.05
-    transfer: float = 0.05
-    memory: float = 0.02
+from gearshift.plan.objective import SplitWeights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +26,7 @@ class SplitReward:
 
 
 def split_reward(
-    weights: Weights,
+    weights: SplitWeights,
     *,
     took_s: float,
     alone_s: float,

@@ -6,7 +6,7 @@ Must not know where it comes from: a running model or the simulator. What could 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log2
+from math import log, log2
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from gearshift.ir import kinds
 
 KINDS = (kinds.CONV, kinds.LINEAR, kinds.MATMUL, kinds.ATTENTION, kinds.ELEMENTWISE)
 UNKNOWN = -1.0
+LEAST = 0.05
+"""No engine is taken to be slower."""
+ALL_OF_IT = 0.85
+"""Who uses so much of a core has it to itself: how many they are does not show."""
 FAR = 3.0
 """Estimates that differ by more, as powers of two, are all the same."""
 
@@ -28,16 +32,20 @@ class EngineView:
     """Of the machine's bandwidth."""
     l3_hit_share: float | None = None
     pace: float | None = None
-    """Work done in a second in the last calls, as a share of the fastest engine's."""
+    """Work done in a second in the last calls, as a share of the faster engine's; None unless both
+    were at work."""
 
     @property
     def speed(self) -> float:
-        """What it can do for us, as far as can be seen."""
+        """What it can do for us, as far as can be seen: from what it did, else from how long it
+        waited for its core, else from who else is there."""
         if self.pace is not None:
-            return self.pace
+            return max(LEAST, self.pace)
         if self.run_delay_share is not None:
-            return max(0.05, 1.0 - self.run_delay_share)
-        return 1 / (1 + round(self.others_share or 0.0))
+            return max(LEAST, 1.0 - self.run_delay_share)
+        others = self.others_share or 0.0
+        count = 1 if others > ALL_OF_IT else round(others / (1 - others))
+        return 1 / (1 + count)
 
 
 ENGINE_INPUTS = ("others_share", "run_delay_share", "dram_share", "l3_hit_share", "pace")
@@ -54,6 +62,8 @@ class SplitView:
     item_bytes: int
     in_force: str
     """The action's name."""
+    alone_s: float
+    """What one undisturbed engine takes."""
     estimates_s: Mapping[str, float]
     """Of the profiling stage, for each legal action."""
 
@@ -84,6 +94,12 @@ def features(view: SplitView) -> np.ndarray:
         for name in NAMES
     ]
     return np.array([*seen, *one_hot, *sizes, *in_force, *estimates], np.float32)
+
+
+def foreseen(states: np.ndarray) -> np.ndarray:
+    """What each action is worth by the estimates alone: the last of the inputs."""
+    worth: np.ndarray = -log(2) * states[:, -len(NAMES) :]
+    return worth
 
 
 def mask(view: SplitView) -> np.ndarray:

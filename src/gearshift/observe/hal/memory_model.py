@@ -118,7 +118,7 @@ class ModelledMemory:
         source = Source.UNAVAILABLE if self.roofline is None else Source.MODELLED
         origin = "roofline, working set and time of the work done; none without"
         if self.roofline is None:
-            origin = "closed" if self._closed else "no roofline was given to model it with"
+            origin = "closed" if self._closed else "modelled once a run has measured the roofline"
         return tuple(
             Description(name=name, unit=unit, source=source, origin=origin)
             for name, unit in UNITS.items()

@@ -1,0 +1,83 @@
+"""What splits were measured to take, as the ratios a benchmark prints; 1 is as good as the oracle.
+
+Must not know how anything was measured.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gearshift.bench.score import Slices
+
+WINDOW, NEAR = 20, 1.1
+NEVER = 10**6
+RATIOS = ("vs_best_static", "p95_vs_best_static", "vs_best_peer", "of_oracle")
+
+
+def best_s(ways: Mapping[str, Slices]) -> float:
+    """Chosen on odd slices and told on even ones, and the other way round: the best of noise would
+    look better than it is."""
+
+    def mean_s(name: str, parity: int) -> float:
+        return statistics.fmean(ways[name].calls(parity))
+
+    told = []
+    for parity in (0, 1):
+        best = min(ways, key=lambda name: mean_s(name, parity))
+        told.append(mean_s(best, 1 - parity))
+    return statistics.fmean(told)
+
+
+def settled(call_s: Sequence[float], oracle_s: float) -> int | None:
+    """After how many calls the median of the last twenty is near the oracle's; None if never."""
+    for end in range(WINDOW, len(call_s) + 1):
+        if statistics.median(call_s[end - WINDOW : end]) <= NEAR * oracle_s:
+            return end
+    return None
+
+
+def summary_of(
+    cases: Sequence[Mapping[str, Any]],
+    steps: Sequence[Mapping[str, Any]],
+    models: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    calls = [count or NEVER for step in steps for count in step["calls_to_follow"]]
+    return {
+        "engines": {
+            engines: _of_oracle([c for c in cases if c["case"]["engines"] == engines])
+            for engines in dict.fromkeys(c["case"]["engines"] for c in cases)
+        },
+        "calls_to_follow_at_most": max(calls, default=None),
+        "regret_at_most": max((step["regret"] for step in steps), default=None),
+        "models": _beside_peers([c for c in models if c["case"]["start"] == "warm"]),
+    }
+
+
+def _of_oracle(cases: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    mean = statistics.geometric_mean
+    players = {
+        player: mean(c["players"][player]["of_oracle"] for c in cases)
+        for player in cases[0]["players"]
+    }
+    return {
+        "by itself": mean(c["by_itself"]["of_oracle"] for c in cases),
+        "best fixed": mean(c["oracle_s"] / c["best_fixed_s"] for c in cases),
+        **players,
+    }
+
+
+def _beside_peers(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for case in cases:
+        about = case["case"]
+        groups.setdefault(f"{about['trace']}, batch {about['batch']}", []).append(case)
+    return {
+        name: {
+            ratio: {
+                "geometric_mean": statistics.geometric_mean([c[ratio] for c in group]),
+                "minimum": min(c[ratio] for c in group),
+            }
+            for ratio in RATIOS
+        }
+        for name, group in groups.items()
+    }

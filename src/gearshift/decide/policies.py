@@ -1,0 +1,46 @@
+"""The policies by name.
+
+Must not know what is done with what they propose.
+"""
+
+import logging
+
+from gearshift.decide.bandit import Bandit, Score
+from gearshift.decide.keep import Keep
+from gearshift.decide.policy import DQN, GREEDY, POLICIES, SPLITTING, Policy
+from gearshift.decide.proportional import Proportional
+from gearshift.decide.rules import Rules
+from gearshift.decide.split.account import Account
+from gearshift.decide.split.agent import Agent
+from gearshift.decide.split.players import Greedy, Learned, Player, Share
+from gearshift.decide.split.policy import SplitPolicy
+from gearshift.errors import UsageError
+from gearshift.predict.table import Table
+
+log = logging.getLogger("gearshift")
+MARGIN = 0.03
+"""The agent's own word for how little is not worth a change."""
+
+
+def policy_named(
+    name: str, *, table: Table, score: Score, account: Account | None, agent: Agent | None
+) -> Policy:
+    """The bandit, where there is nothing to divide for one that would, or no sound agent."""
+    if name == Bandit.name:
+        return Bandit(table, score)
+    if name in SPLITTING:
+        player: Player | None = Greedy() if name == GREEDY else Share()
+        if name == DQN:
+            player = None if agent is None else Learned(agent.dqn, learning=True, margin=MARGIN)
+        if account is not None and player is not None:
+            return SplitPolicy(player, account, lambda: _bandwidth_bytes_s(table))
+        log.warning("policy %s: nothing to divide here, or no agent; the bandit decides", name)
+        return Bandit(table, score)
+    simple: dict[str, type[Policy]] = {kind.name: kind for kind in (Keep, Rules, Proportional)}
+    if name not in simple:
+        raise UsageError(f"no policy {name!r}; there are {', '.join(POLICIES)}")
+    return simple[name]()
+
+
+def _bandwidth_bytes_s(table: Table) -> float | None:
+    return None if table.roofline is None else table.roofline.dram_bytes_s

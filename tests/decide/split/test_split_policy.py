@@ -1,0 +1,362 @@
+"""Those who choose a split while a model serves: what they see, what they earn, how they learn."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from decide.world import KEY
+
+from gearshift.decide.check import check_policy
+from gearshift.decide.learn.dqn import Dqn
+from gearshift.decide.messages import Hello, read_hello, write_hello
+from gearshift.decide.mind import Mind
+from gearshift.decide.policy import How, Options, Proposal
+from gearshift.decide.split.account import Account
+from gearshift.decide.split.actions import ACTIONS, NAMES
+from gearshift.decide.split.agent import Agent, own_file, read_agent, write_agent
+from gearshift.decide.split.players import Greedy, Learned, Player, Share
+from gearshift.decide.split.policy import SplitPolicy
+from gearshift.decide.split.reward import split_reward
+from gearshift.decide.split.sight import Subject, view_of
+from gearshift.decide.split.view import INPUTS, SplitView, features
+from gearshift.errors import CheckpointError
+from gearshift.ir.measurement import Metric, Source
+from gearshift.ir.snapshot import Sample, Situation, Snapshot
+from gearshift.ir.topology import CALLER
+from gearshift.observe.store import memory_store
+from gearshift.plan import Objective, Plan, Region, Rewrite
+from gearshift.plan.objective import SplitWeights
+from gearshift.predict.estimate import Estimate
+from gearshift.predict.table import Table
+
+SUBJECT = Subject(
+    engines=("cpu:0", "cpu:1"),
+    kind="conv",
+    num_rows=8,
+    flops=1e9,
+    moved_bytes=1e7,
+    item_bytes=4,
+    boundary_bytes=1e6,
+)
+QUIET = Situation(signature="x", neighbours=0)
+
+
+def plan_for(action: int, backend: str = "onnxruntime") -> Plan:
+    chosen = ACTIONS[action]
+    alone = Rewrite(backend=backend, threads=1)
+    if chosen.split is not None:
+        region = Region(ops=("op",), engine="cpu:0+cpu:1", rewrite=alone, split=chosen.split)
+    elif chosen.member is None:
+        region = Region(ops=("op",), engine=CALLER, rewrite=replace(alone, threads=2))
+    else:
+        region = Region(ops=("op",), engine=f"cpu:{chosen.member}", rewrite=alone)
+    return Plan(regions=(region,))
+
+
+def rows_only(backend: str = "onnxruntime") -> dict[str, Plan]:
+    legal = [i for i, a in enumerate(ACTIONS) if a.split is None or a.split.how == "rows"]
+    plans = [plan_for(index, backend) for index in legal]
+    return {plan.fingerprint: plan for plan in plans}
+
+
+def snapshot(plan: Plan, *, others: tuple[float, float], seconds: float, at_s: float) -> Snapshot:
+    """Both engines at work, the second one as slow as others make it."""
+    share = 1 / (2 - others[1])
+    done = {"cpu:0": (share, seconds), "cpu:1": (1 - share, seconds)}
+    sample = Sample(
+        plan=plan.fingerprint,
+        situation=QUIET,
+        seconds=(seconds,) * 10,
+        parts={"op": done} if plan.regions[0].split is not None else {},
+    )
+    readings = {f"core.{i}.others_share": measured(value) for i, value in enumerate(others)}
+    readings["cache.l3_hit_share"] = measured(0.7)
+    readings["memory.dram_bytes_s"] = measured(5e9)
+    return Snapshot(
+        at_s=at_s,
+        plan=plan.fingerprint,
+        trial=None,
+        situation=QUIET,
+        samples=(sample,),
+        ready=(plan.fingerprint,),
+        readings=readings,
+    )
+
+
+def measured(value: float) -> Metric:
+    return Metric(value=value, source=Source.MEASURED)
+
+
+def account(plans: dict[str, Plan], seconds: float = 0.1) -> Account:
+    table = Table(2)
+    table.add(
+        Sample(plan=plan_for(0).fingerprint, situation=QUIET, seconds=(seconds,) * 20, parts={})
+    )
+    return Account(model=table, subject=SUBJECT, weights=SplitWeights())
+
+
+@pytest.mark.parametrize("action", range(len(ACTIONS)), ids=NAMES)
+def test_an_action_is_a_plan_and_a_plan_an_action(action: int) -> None:
+    assert SUBJECT.action_of(plan_for(action)) == action
+
+
+def test_other_plans_are_no_actions() -> None:
+    region = plan_for(0).regions[0]
+    eager = Plan(regions=(Region(ops=("op",)),))
+    two = Plan(regions=(region, replace(region, ops=("other",))))
+    elsewhere = Plan(regions=(replace(region, engine="cpu:5"),))
+    assert [SUBJECT.action_of(plan) for plan in (eager, two, elsewhere)] == [None] * 3
+
+
+@pytest.mark.capability("split.state")
+@pytest.mark.capability("split.profile-stage")
+def test_all_that_the_choice_depends_on_is_in_the_view() -> None:
+    plans = rows_only()
+    rows = plan_for(NAMES.index("rows"))
+    legal = SUBJECT.choices(plans)["onnxruntime"]
+    view = view_of(
+        snapshot(rows, others=(0.0, 0.5), seconds=0.05, at_s=1.0),
+        SUBJECT,
+        in_force=NAMES.index("rows"),
+        legal=legal,
+        alone_s=0.1,
+        bandwidth_bytes_s=1e10,
+    )
+    first, second = view.engines
+    assert (first.others_share, second.others_share) == (0.0, 0.5)
+    assert first.dram_share == 0.5
+    assert first.l3_hit_share == 0.7
+    assert first.pace == 1.0
+    assert second.pace == pytest.approx(0.5)
+    assert (view.kind, view.num_rows, view.item_bytes) == ("conv", 8, 4)
+    assert view.in_force == "rows"
+    assert set(view.estimates_s) == {NAMES[action] for action in legal}, "before any is chosen"
+    assert view.estimates_s["rows 2:1"] == pytest.approx(0.2 / 3)
+    assert view.estimates_s["rows"] == pytest.approx(0.2 / 3)
+    assert view.estimates_s["none 1"] == pytest.approx(0.2)
+    numbers = features(view)
+    assert numbers.shape == (len(INPUTS),)
+    assert np.isfinite(numbers).all()
+
+
+@pytest.mark.capability("split.reward")
+def test_a_reward_has_named_parts_and_weights_that_can_be_set() -> None:
+    earned = split_reward(
+        SplitWeights(),
+        took_s=0.05,
+        alone_s=0.1,
+        busy_s=(0.04, 0.02),
+        link_share=0.5,
+        held_share=1.0,
+    ).parts()
+    assert list(earned) == ["time", "balance", "transfer", "memory"]
+    assert earned["time"] > 0
+    assert earned["balance"] == pytest.approx(0.025)
+    assert earned["transfer"] == pytest.approx(-0.025)
+    assert earned["memory"] == pytest.approx(-0.02)
+    objective = Objective(split=SplitWeights(balance=1.0, memory=0.0))
+    hello = Hello(
+        policy="dqn", plans={}, num_cores=2, objective=objective, home="", subject=SUBJECT
+    )
+    heard = read_hello(write_hello(hello))
+    assert heard.objective.split.balance == 1.0
+    assert heard.subject == SUBJECT
+
+
+def player(name: str) -> Player:
+    return {
+        "share": Share(),
+        "greedy": Greedy(),
+        "dqn": Learned(Dqn.fresh(len(INPUTS), len(NAMES), seed=0), learning=True),
+    }[name]
+
+
+class Knowing(Table):
+    """Has an estimate for whatever it is asked."""
+
+    def estimate(
+        self, plan: Plan, situation: Situation, plans: Mapping[str, Plan]
+    ) -> Estimate | None:
+        return Estimate(mean_s=0.1, deviation_s=0.0, source=Source.MODELLED)
+
+
+class Fed(SplitPolicy):
+    """Its table learns what it sees, as it does from the control plane."""
+
+    proposed = 0
+
+    def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
+        for sample in snapshot.samples:
+            self.account.model.add(sample)
+        proposal = super().propose(snapshot, options)
+        self.proposed += proposal is not None
+        return proposal
+
+
+@pytest.mark.parametrize("name", ["greedy", "dqn"])
+def test_a_splitting_policy_does_its_duty(name: str) -> None:
+    account = Account(model=Knowing(2), subject=SUBJECT, weights=SplitWeights())
+    policy = Fed(player(name), account)
+    check_policy(policy)
+    assert policy.proposed, "else nothing was checked"
+
+
+@pytest.mark.parametrize("name", ["share", "greedy"])
+def test_an_engine_that_slows_down_gets_less_and_gets_it_back(name: str) -> None:
+    plans = rows_only()
+    policy = SplitPolicy(player(name), account(plans))
+    options = Options(plans=plans, num_cores=2)
+    in_force = plan_for(NAMES.index("rows 1:1"))
+    at_s = 0.0
+    chosen = []
+    for others in ((0.0, 0.0), (0.0, 0.5), (0.0, 0.0)):
+        at_s += 1.0
+        seen = snapshot(in_force, others=others, seconds=0.05, at_s=at_s)
+        proposal = policy.propose(seen, options)
+        if proposal is not None:
+            assert proposal.how in (How.TRY, How.ADOPT)
+            in_force = proposal.plan
+        chosen.append(str(in_force.regions[0].split))
+    if name == "share":
+        assert chosen == ["rows 1:1", "rows 2:1", "rows 1:1"]
+    else:
+        assert chosen[1] in ("rows", "rows 2:1"), "what was foreseen to be best"
+
+
+@pytest.mark.capability("split.dqn")
+def test_the_agent_learns_while_it_serves_and_what_it_learned_is_kept(tmp_path: Path) -> None:
+    plans = rows_only()
+    mind = Mind(
+        policy="dqn",
+        plans=plans,
+        num_cores=2,
+        objective=Objective(),
+        store=memory_store(),
+        key=KEY,
+        subject=SUBJECT,
+        home=tmp_path,
+    )
+    assert mind.policy.name == "dqn"
+    mind.table.add(
+        Sample(plan=plan_for(0).fingerprint, situation=QUIET, seconds=(0.1,) * 20, parts={})
+    )
+    before = [weight.copy() for weight in read_shipped().online.parameters]
+    in_force = plan_for(NAMES.index("rows"))
+    answer = mind.see(snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=0.0))
+    for step in range(1, 250):
+        answer = mind.see(snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=0.2 * step))
+    assert mind.policy.name == "dqn", "it did not fail"
+    assert set(answer.reward) == {"time", "balance", "transfer", "memory"}
+    mind.save()
+    kept = read_agent(own_file(tmp_path))
+    assert kept.about["lessons"] >= 100
+    after = kept.network.parameters
+    assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def read_shipped() -> Dqn:
+    return Agent(Path("/nowhere"), "here").dqn
+
+
+def test_E5_an_agent_that_cannot_be_used_is_named_and_the_shipped_one_decides(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = own_file(tmp_path)
+    write_agent(path, read_shipped(), {"machine": "another"})
+    with caplog.at_level(logging.ERROR, logger="gearshift"):
+        other = Agent(tmp_path, "here")
+    assert "split.safetensors learned on another machine" in caplog.text
+    path.write_bytes(path.read_bytes()[:100])
+    with caplog.at_level(logging.ERROR, logger="gearshift"):
+        damaged = Agent(tmp_path, "here")
+    assert "split.safetensors cannot be read" in caplog.text
+    for agent in (other, damaged):
+        shipped = read_shipped().online.parameters
+        assert all(
+            np.array_equal(a, b) for a, b in zip(agent.dqn.online.parameters, shipped, strict=True)
+        )
+
+
+def test_E5_without_any_agent_the_bandit_decides(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("gearshift.decide.split.agent.SHIPPED", tmp_path / "missing.safetensors")
+    with pytest.raises(CheckpointError, match="no such file"):
+        Agent(tmp_path, "here")
+    made = Mind(
+        policy="dqn",
+        plans=rows_only(),
+        num_cores=2,
+        objective=Objective(),
+        store=memory_store(),
+        key=KEY,
+        subject=SUBJECT,
+        home=tmp_path,
+    )
+    assert made.policy.name == "bandit"
+
+
+def test_G1_weights_that_are_no_numbers_are_caught_before_use(tmp_path: Path) -> None:
+    plans = rows_only()
+    mind = Mind(
+        policy="dqn",
+        plans=plans,
+        num_cores=2,
+        objective=Objective(),
+        store=memory_store(),
+        key=KEY,
+        subject=SUBJECT,
+        home=tmp_path,
+    )
+    policy = mind.policy
+    assert isinstance(policy, SplitPolicy)
+    assert isinstance(policy.player, Learned)
+    policy.player.dqn.online.weights[-1][:] = np.nan
+    mind.table.add(
+        Sample(plan=plan_for(0).fingerprint, situation=QUIET, seconds=(0.1,) * 20, parts={})
+    )
+    in_force = plan_for(NAMES.index("rows"))
+    answer = mind.see(snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=0.0))
+    assert answer.proposal is None
+    assert mind.policy.name == "rules"
+    policy.player.dqn.steps = 1000
+    mind.save()
+    assert not own_file(tmp_path).exists(), "what is no number is not kept"
+
+
+def test_where_nothing_can_be_divided_the_bandit_decides() -> None:
+    made = Mind(
+        policy="share",
+        plans=rows_only(),
+        num_cores=2,
+        objective=Objective(),
+        store=memory_store(),
+        key=KEY,
+    )
+    assert made.policy.name == "bandit"
+
+
+class Stuck:
+    """Always names the same action, legal or not."""
+
+    name = "stuck"
+
+    def __init__(self, action: int) -> None:
+        self.action = action
+
+    def choose(self, view: SplitView) -> int:
+        return self.action
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        return None
+
+
+def test_a_split_that_is_not_legal_is_not_proposed() -> None:
+    plans = rows_only()
+    policy = SplitPolicy(Stuck(NAMES.index("spatial")), account(plans))
+    in_force = plan_for(NAMES.index("rows"))
+    seen = snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=1.0)
+    assert policy.propose(seen, Options(plans=plans, num_cores=2)) is None

@@ -1,0 +1,111 @@
+"""Splits while calls flow: chosen by a policy, following neighbours that come and go, and told."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import pytest
+import torch
+from torch import nn
+
+import gearshift
+from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.ir.topology import CALLER
+from gearshift.plan import Region, Rewrite, Split
+from gearshift.plan.plan import whole
+from gearshift.tell import story_of
+from gearshift.view.report import page
+
+CORES = sorted(os.sched_getaffinity(0))[:2]
+ENGINES = [f"cpu:{core}" for core in CORES]
+LONG_S = 60
+
+
+def model_and_rows() -> tuple[nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(6)]
+    return nn.Sequential(*layers).eval(), torch.randn(64, 512)
+
+
+def call_until(
+    runtime: gearshift.Runtime, x: torch.Tensor, done: Callable[[], bool], told: str
+) -> None:
+    end_s = monotonic() + LONG_S
+    with torch.no_grad():
+        while not done():
+            runtime(x)
+            assert monotonic() < end_s, f"{told}\n{runtime.explain()}"
+
+
+@pytest.mark.capability("split.recover")
+def test_the_share_of_a_slow_engine_moves_and_comes_back() -> None:
+    model, x = model_and_rows()
+    with gearshift.adapt(model, x, policy="keep") as runtime:
+        rewrite = Rewrite(backend="onnxruntime", threads=1)
+        team = "+".join(ENGINES)
+        runtime.swap(whole(runtime.program.graph, engine=team, rewrite=rewrite, split=Split()))
+
+        def second() -> float:
+            """The mean share of the second engine in the last calls."""
+            for _ in range(40):
+                runtime(x)
+            calls = [timing.parts for _, timing in runtime._serving.timings()][-40:]
+            shares = [next(iter(parts.values())).get(ENGINES[1], (0.0, 0.0))[0] for parts in calls]
+            return sum(shares) / len(shares)
+
+        call_until(runtime, x, lambda: 0.4 < second() < 0.6, "equal engines, equal shares")
+        with busy([Neighbour(kind="arithmetic", core=CORES[1])]):
+            call_until(runtime, x, lambda: second() < 0.4, "the neighbour's engine has less")
+        call_until(runtime, x, lambda: second() > 0.4, "and has it back")
+        with torch.no_grad():
+            torch.testing.assert_close(runtime(x), model(x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.capability("split.none")
+@pytest.mark.parametrize("engine", [CALLER, *ENGINES])
+def test_not_dividing_is_a_choice_on_any_engine(engine: str) -> None:
+    model, x = model_and_rows()
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        ops = tuple(op.name for op in runtime.program.graph.ops)
+        rewrite = Rewrite(backend="onnxruntime", threads=1)
+        region = Region(ops=ops, engine=engine, rewrite=rewrite)
+        runtime.swap(gearshift.Plan(regions=(region,)))
+        torch.testing.assert_close(runtime(x), model(x), atol=1e-4, rtol=1e-4)
+        (timing,) = [timing for _, timing in runtime._serving.timings()][-1:]
+        assert [name for name, *_ in next(iter(timing.spans.values()))] == [engine]
+
+
+@pytest.mark.parametrize("policy", ["share", "greedy", "dqn"])
+def test_a_splitting_policy_serves_and_its_split_is_told(
+    policy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GEARSHIFT_HOME", str(tmp_path))
+    model, x = model_and_rows()
+    with torch.no_grad():
+        expected = model(x)
+    with gearshift.adapt(model, x, policy=policy) as runtime:
+
+        def decided() -> bool:
+            torch.testing.assert_close(runtime(x), expected, atol=1e-4, rtol=1e-4)
+            return any(policy in decision.reason for decision in runtime.decisions)
+
+        call_until(runtime, x, decided, f"{policy} proposes")
+        rewrite = Rewrite(backend="onnxruntime", threads=1)
+        team = "+".join(ENGINES)
+        runtime.swap(whole(runtime.program.graph, engine=team, rewrite=rewrite, split=Split()))
+
+        def told() -> bool:
+            return "reward of the split: time" in runtime.explain()
+
+        call_until(runtime, x, told, "what the split in force earned")
+        assert all(name in runtime.explain() for name in ("balance", "transfer", "memory"))
+        story = story_of(runtime)
+        (box,) = story.boxes
+        assert box.split == "rows"
+        assert set(box.shares) == set(ENGINES)
+        assert sum(share for share, _ in box.shares.values()) == pytest.approx(1.0, abs=0.01)
+        assert all(busy_s > 0 for _, busy_s in box.shares.values())
+        text = page(story)
+        assert "busy in a call" in text
+        assert all(f"share of {name}" in text for name in ENGINES)
