@@ -36,6 +36,7 @@ def test_the_checker_catches_a_backend_that_computes_nothing(fragment: Fragment)
         check_backend(NullBackend(), fragment)
 
 
+@pytest.mark.soak
 def test_inductor_serves_and_shares_the_weights() -> None:
     """Compiled in a child, loaded here; a creation op in the region must stay an op."""
 

@@ -31,8 +31,14 @@ def on(runtime: gearshift.Runtime, backend: str) -> None:
     runtime.swap(whole(runtime.program.graph, rewrite=Rewrite(backend=backend)))
 
 
+LARGE = ("resnet18", "mobilenet_v2", "unet")
+"""Half a minute each."""
+
+
 @pytest.mark.capability("core.adapt")
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.soak) if n in LARGE else n for n in ZOO]
+)
 def test_every_built_in_model_runs_on_another_backend_at_several_sizes(name: str) -> None:
     model, example = ZOO[name]()
     with gearshift.adapt(model, example) as runtime, torch.no_grad():
@@ -130,7 +136,10 @@ def test_recurrent_layers_are_captured_at_any_length(cell: type, batch_first: bo
 
 
 @pytest.mark.capability("core.adapt")
-@pytest.mark.parametrize("family", ["bert", "t5", "gpt2", "vit", "resnet", "torch"])
+@pytest.mark.parametrize(
+    "family",
+    ["bert", pytest.param("t5", marks=pytest.mark.soak), "gpt2", "vit", "resnet", "torch"],
+)
 def test_models_nobody_here_wrote(family: str) -> None:
     model, args, kwargs = foreign(family)
     with gearshift.adapt(model, args or None, example_kwargs=kwargs) as runtime, torch.no_grad():

@@ -69,7 +69,9 @@ def test_rows_that_mix_are_never_divided(name: str) -> None:
         rows(Of(MIXED[name]), torch.randn(4, 6))
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet18", "minilm", "two_tower"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "minilm", "two_tower", pytest.param("resnet18", marks=pytest.mark.soak)]
+)
 def test_built_in_models_can_be_divided_by_rows(name: str) -> None:
     model, inputs = ZOO[name]()
     assert {axis.unit for axis in rows(model, *inputs).axes.values()} == {1}
