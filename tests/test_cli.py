@@ -118,7 +118,8 @@ def test_run_writes_a_page_and_a_trace(folder: Path, gearshift: Callable[..., Re
 
 def test_an_interrupted_run_still_tells_what_happened(folder: Path) -> None:
     """Ctrl-C reaches every process of the terminal's group; the control process is deaf to it."""
-    command = [sys.executable, "-c", "from gearshift.cli import main; main()"]
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{hears}; from gearshift.cli import main; main()"]
     command += ["run", "mine.py:make", "--seconds", "60", "--policy", "bandit"]
     command += ["--trace", "trace.json"]
     pipe = subprocess.PIPE

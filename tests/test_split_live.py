@@ -95,8 +95,12 @@ def test_a_splitting_policy_serves_and_its_split_is_told(
         team = "+".join(ENGINES)
         runtime.swap(whole(runtime.program.graph, engine=team, rewrite=rewrite, split=Split()))
 
+        loop = runtime._loop
+        assert loop is not None
+
         def told() -> bool:
-            return "reward of the split: time" in runtime.explain()
+            shares = [snapshot for snapshot in loop.history if snapshot.shares]
+            return len(shares) > 1 and "reward of the split: time" in runtime.explain()
 
         call_until(runtime, x, told, "what the split in force earned")
         assert all(name in runtime.explain() for name in ("balance", "transfer", "memory"))

@@ -177,23 +177,23 @@ class Sampler:
             self._note_work(group)
         (before, before_s), self._served = self._served, served
         num_calls, served_s = served[0] - before, served[1] - before_s
-        mine = [timing for (other, _), group in calls.items() if other == plan for timing in group]
+        samples = tuple(
+            _sample(fingerprint, Situation(signature=signature, neighbours=neighbours), group)
+            for (fingerprint, signature), group in calls.items()
+            if not blurred
+        )
         return Snapshot(
             at_s=self._last_s,
             plan=plan,
             trial=trial,
             situation=_situation(self._signature, neighbours),
-            samples=tuple(
-                _sample(fingerprint, Situation(signature=signature, neighbours=neighbours), group)
-                for (fingerprint, signature), group in calls.items()
-                if not blurred
-            ),
+            samples=samples,
             energy_j=self._per_call(num_calls, served_s, len(calls)),
             served_s=served_s,
             num_calls=num_calls,
             held_bytes=held_bytes,
             ready=tuple(ready),
-            shares=_shares(mine),
+            shares=_shares([sample for sample in samples if sample.plan == plan]),
             readings=self._readings,
         )
 
@@ -264,10 +264,9 @@ def _sample(fingerprint: str, situation: Situation, group: Sequence[Timed]) -> S
     )
 
 
-def _shares(calls: Sequence[Timed]) -> dict[str, float]:
+def _shares(samples: Sequence[Sample]) -> dict[str, float]:
     """By engine, over all regions that are divided."""
-    parts = mean_parts([call.parts for call in calls])
-    divided = [engines for engines in parts.values() if len(engines) > 1]
+    divided = [done for s in samples for done in s.parts.values() if len(done) > 1]
     names = dict.fromkeys(name for engines in divided for name in engines)
     return {
         name: sum(engines.get(name, (0.0, 0.0))[0] for engines in divided) / len(divided)
