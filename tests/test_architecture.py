@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("runtime", "profile", "live", "bench", "doctor", "tell", "console", "tables", "results"),
         "training",
     },
-    "cli": {"decide", "plan", "errors", "console", "results", "commands"},
+    "cli": {"decide", "plan", "errors", "console", "results", "commands", "training"},
 }
 """For each package or module directly under gearshift, the others it may import."""
 

@@ -192,18 +192,18 @@ def train(
         raise UsageError("--record and --profiles exclude each other")
     from gearshift import commands
     from gearshift.plan.objective import SplitWeights
+    from gearshift.training import Training
 
-    weights = SplitWeights(balance=balance, transfer=transfer, memory=memory)
-    commands.train(
+    training = Training(
         seed=seed,
         steps=steps,
         out=out,
         profiles=profiles,
         record=record,
-        weights=weights,
+        weights=SplitWeights(balance=balance, transfer=transfer, memory=memory),
         episodes=episodes,
-        as_json=as_json,
     )
+    commands.train(training, as_json=as_json)
 
 
 def main() -> None:

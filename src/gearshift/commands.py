@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,7 +22,6 @@ from gearshift.ir.measurement import Measurement
 from gearshift.live import Run, Series, run_live
 from gearshift.plan import Plan, Region, dumps, loads
 from gearshift.plan.cut import by_scope
-from gearshift.plan.objective import SplitWeights
 from gearshift.plan.text import to_data
 from gearshift.profile import profile_regions
 from gearshift.results import write_json
@@ -32,6 +31,9 @@ from gearshift.tell import machine, story_of, write
 from gearshift.view.report import page
 from gearshift.view.trace import trace as chrome_trace
 from gearshift.zoo import ZOO
+
+if TYPE_CHECKING:
+    from gearshift.training import Training
 
 SCHEMA_VERSION = 1
 TRACED_CALLS = 50_000
@@ -178,28 +180,10 @@ def _bench_split(models: list[str] | None, seed: int, quick: bool) -> dict[str, 
     return split.measure(seed=seed, cores=cores, pace=pace, say=say)
 
 
-def train(
-    *,
-    seed: int,
-    steps: int,
-    out: Path,
-    profiles: Path | None,
-    record: bool,
-    weights: SplitWeights,
-    episodes: int,
-    as_json: bool,
-) -> None:
+def train(training: "Training", *, as_json: bool) -> None:
     from gearshift.training import train_split
 
-    found = train_split(
-        seed=seed,
-        steps=steps,
-        out=out,
-        profiles=profiles,
-        record=record,
-        weights=weights,
-        episodes=episodes,
-    )
+    found = train_split(training)
     data = {"schema_version": SCHEMA_VERSION, "name": "train", "knob": "split", **found}
     _print(data, as_json, lambda: show_standings(data))
 

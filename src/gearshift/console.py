@@ -19,7 +19,7 @@ from rich.text import Text
 from gearshift.live import Run
 from gearshift.moment import moment_of
 from gearshift.runtime import Runtime
-from gearshift.tell import recent_calls
+from gearshift.tell import shares_now
 from gearshift.view.terminal import Screen
 
 WIDE, MAX_LATELY = 170, 500
@@ -126,13 +126,11 @@ def _telling(runtime: Runtime) -> Seen:
 
     def seen(run: Run, over: float) -> None:
         nonlocal told, shares
-        recent_calls(runtime)  # keeps them for a trace
         for decision in runtime.decisions:
             if decision.number > told:
                 note(str(decision))
                 told = decision.number
-        seen_last = None if runtime._loop is None else runtime._loop.seen
-        now = {} if seen_last is None else seen_last.shares
+        now = shares_now(runtime)  # asking keeps the calls for a trace, too
         if any(abs(share - shares.get(name, 0.0)) > MOVED for name, share in now.items()):
             shares = now
             note("shares: " + ", ".join(f"{name} {share:.0%}" for name, share in now.items()))

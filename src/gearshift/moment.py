@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from gearshift.ir.topology import members
 from gearshift.loop import Loop
 from gearshift.observe.sampler import RUN_DELAY
-from gearshift.tell import median_s, recent_calls, spans_of
+from gearshift.tell import NOW_CALLS, median_s, recent_calls, shares_now, spans_of
 from gearshift.view.terminal import Load, Moment
 
 if TYPE_CHECKING:
     from gearshift.live import Run
     from gearshift.runtime import Runtime
 
-NOW_CALLS, NOW_THEIRS = 20, 5
-"""The last few seconds; there are fewer calls of the model as it was."""
+NOW_THEIRS = 5
+"""There are fewer calls of the model as it was."""
 
 
 def moment_of(
@@ -58,7 +58,7 @@ def _engines(runtime: "Runtime", calling: float) -> list[Load]:
     """How much of its time each engine of the plan is at work: its part of the last calls, and
     how much of the time is spent in calls."""
     loop = runtime._loop
-    shares = {} if loop is None or loop.seen is None else loop.seen.shares
+    shares = shares_now(runtime)
     names = (name for region in runtime.plan.regions for name in members(region.engine))
     worked = dict.fromkeys(names, 0.0)
     whole_s = 0.0

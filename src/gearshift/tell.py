@@ -22,7 +22,7 @@ from gearshift.ir.region import run_order
 from gearshift.ir.snapshot import Snapshot
 from gearshift.ir.topology import CALLER
 from gearshift.loop import Loop
-from gearshift.observe.sampler import BUSY, OTHERS, RUN_DELAY, mean_parts
+from gearshift.observe.sampler import BUSY, OTHERS, RUN_DELAY, mean_parts, shares_of
 from gearshift.observe.store import machine_fields, versions_key
 from gearshift.plan.decision import TRIAL
 from gearshift.plan.plan import Plan, Region
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from gearshift.runtime import Runtime
 
 WHOLE = "the model"
+NOW_CALLS = 20
+"""The last few seconds."""
 COUNTERS = {
     OTHERS: "others' share of the cores",
     RUN_DELAY: "our run delay, share",
@@ -88,6 +90,12 @@ def recent_calls(runtime: "Runtime") -> list[tuple[Plan, Timing]]:
     if runtime._loop is None:
         deque(runtime._serving.timings(), maxlen=0)
     return list(runtime._serving.recent)
+
+
+def shares_now(runtime: "Runtime") -> dict[str, float]:
+    """By engine, of the work of the regions that the plan in force divides."""
+    last = [timing for plan, timing in recent_calls(runtime) if plan == runtime.plan][-NOW_CALLS:]
+    return shares_of(mean_parts([timing.parts for timing in last]).values())
 
 
 def write(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ A recipe: joins the simulator, the recorder and the files. Decides nothing.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +27,26 @@ AGENT, CURVE, STANDINGS = "agent.safetensors", "curve.svg", "standings.json"
 PROFILES = "profiles.json"
 
 
-def train_split(
-    *,
-    seed: int,
-    steps: int,
-    out: Path,
-    profiles: Path | None,
-    record: bool,
-    weights: SplitWeights,
-    episodes: int,
-) -> dict[str, Any]:
-    """`profiles` are regions recorded before; `record` measures them now; else, those shipped.
-    `episodes` is how many the agent and the other players are compared on."""
-    found = [] if record else read_profiles(profiles or SHIPPED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    seed: int
+    steps: int
+    out: Path
+    """The folder that everything is written to."""
+    profiles: Path | None
+    """Regions recorded before; None: those shipped,"""
+    record: bool
+    """or, with this, such as are measured now."""
+    weights: SplitWeights
+    episodes: int
+    """How many the agent and the other players are compared on."""
+
+
+def train_split(training: Training) -> dict[str, Any]:
+    seed, steps, out = training.seed, training.steps, training.out
+    found = [] if training.record else read_profiles(training.profiles or SHIPPED)
     _make(out)
-    if record:
+    if training.record:
         found = _recorded(out / PROFILES)
     train_on, test_on = divided(found)
     if not train_on or not test_on:
@@ -56,14 +61,19 @@ def train_split(
             found,
             seed=seed,
             steps=steps,
-            weights=weights,
+            weights=training.weights,
             told=told,
             points=points,
-            episodes=episodes,
+            episodes=training.episodes,
         )
     with working("all players on regions nobody trained on"):
-        stand = standings(trained.dqn, found, seed=seed + TEST_SEED, episodes=episodes)
-    about = {"seed": seed, "steps": steps, "weights": asdict(weights), "machine": "simulated"}
+        stand = standings(trained.dqn, found, seed=seed + TEST_SEED, episodes=training.episodes)
+    about = {
+        "seed": seed,
+        "steps": steps,
+        "weights": asdict(training.weights),
+        "machine": "simulated",
+    }
     write_agent(out / AGENT, trained.dqn, about)
     line = [(point.step, point.of_oracle) for point in trained.curve]
     write(out / CURVE, _picture(line, stand, seed))

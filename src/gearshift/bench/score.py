@@ -6,7 +6,7 @@ is.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -147,10 +147,14 @@ def _over_all(
 
 def _best_s(phases: Sequence[Phase], theirs: Sequence[Settings], names: Sequence[str]) -> float:
     """What the best of them takes over the trace."""
+    return told_both_ways(names, lambda name, parity: _over_all(phases, theirs, name, parity))
+
+
+def told_both_ways(names: Collection[str], mean_s: Callable[[str, int], float]) -> float:
+    """What the best takes that was chosen on odd slices, on even ones; and the other way round."""
 
     def told_s(chosen_on: int) -> float:
-        best = min(names, key=lambda name: _over_all(phases, theirs, name, chosen_on))
-        return _over_all(phases, theirs, best, 1 - chosen_on)
+        return mean_s(min(names, key=lambda name: mean_s(name, chosen_on)), 1 - chosen_on)
 
     return (told_s(0) + told_s(1)) / 2
 

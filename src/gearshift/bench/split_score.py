@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gearshift.bench.score import Slices
+from gearshift.bench.score import Slices, told_both_ways
 
 WINDOW, NEAR = 20, 1.1
 NEVER = 10**6
@@ -15,17 +15,7 @@ RATIOS = ("vs_best_static", "p95_vs_best_static", "vs_best_peer", "of_oracle")
 
 
 def best_s(ways: Mapping[str, Slices]) -> float:
-    """Chosen on odd slices and told on even ones, and the other way round: the best of noise would
-    look better than it is."""
-
-    def mean_s(name: str, parity: int) -> float:
-        return statistics.fmean(ways[name].calls(parity))
-
-    told = []
-    for parity in (0, 1):
-        best = min(ways, key=lambda name: mean_s(name, parity))
-        told.append(mean_s(best, 1 - parity))
-    return statistics.fmean(told)
+    return told_both_ways(ways, lambda name, parity: statistics.fmean(ways[name].calls(parity)))
 
 
 def settled(call_s: Sequence[float], oracle_s: float) -> int | None:

@@ -64,7 +64,7 @@ def write_hello(hello: Hello) -> str:
             "home": hello.home,
             "key": dict(hello.key),
             "identities": {plan: dict(names) for plan, names in hello.identities.items()},
-            "subject": hello.subject and hello.subject.to_data(),
+            "subject": hello.subject and asdict(hello.subject),
         }
     )
 

@@ -193,7 +193,7 @@ class Sampler:
             num_calls=num_calls,
             held_bytes=held_bytes,
             ready=tuple(ready),
-            shares=_shares([sample for sample in samples if sample.plan == plan]),
+            shares=shares_of(p for s in samples if s.plan == plan for p in s.parts.values()),
             readings=self._readings,
         )
 
@@ -264,9 +264,9 @@ def _sample(fingerprint: str, situation: Situation, group: Sequence[Timed]) -> S
     )
 
 
-def _shares(samples: Sequence[Sample]) -> dict[str, float]:
+def shares_of(parts: Iterable[Mapping[str, tuple[float, float]]]) -> dict[str, float]:
     """By engine, over all regions that are divided."""
-    divided = [done for s in samples for done in s.parts.values() if len(done) > 1]
+    divided = [done for done in parts if len(done) > 1]
     names = dict.fromkeys(name for engines in divided for name in engines)
     return {
         name: sum(engines.get(name, (0.0, 0.0))[0] for engines in divided) / len(divided)

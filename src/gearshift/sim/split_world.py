@@ -11,7 +11,7 @@ import numpy as np
 
 from gearshift.act.lower.shares import Shares
 from gearshift.decide.split.actions import ACTIONS, BOTH, FOLLOW, NAMES
-from gearshift.decide.split.profiling import estimates_s
+from gearshift.decide.split.profiling import seen
 from gearshift.decide.split.reward import SplitReward, split_reward
 from gearshift.decide.split.view import EngineView, SplitView
 from gearshift.plan.objective import SplitWeights
@@ -126,22 +126,12 @@ class SplitWorld:
         return float((work / pace).max() + parts.joined_s)
 
     def view(self) -> SplitView:
-        engines = [self._engine(member) for member in range(2)]
-        profile = self.profile
-        return SplitView(
-            engines=(engines[0], engines[1]),
-            kind=profile.kind,
-            num_rows=profile.num_rows,
-            flops=profile.flops,
-            moved_bytes=profile.moved_bytes,
-            item_bytes=profile.item_bytes,
-            in_force=NAMES[self._in_force],
-            alone_s=profile.alone_s,
-            estimates_s=estimates_s(
-                [index for index in range(len(ACTIONS)) if self.legal(index)],
-                profile.alone_s,
-                [engine.speed for engine in engines],
-            ),
+        return seen(
+            self.profile,
+            (self._engine(0), self._engine(1)),
+            in_force=self._in_force,
+            legal=[index for index in range(len(ACTIONS)) if self.legal(index)],
+            alone_s=self.profile.alone_s,
         )
 
     def _engine(self, member: int) -> EngineView:

@@ -56,6 +56,10 @@ def plan_for(action: int, backend: str = "onnxruntime") -> Plan:
     return Plan(regions=(region,))
 
 
+ALONE = Sample(plan=plan_for(0).fingerprint, situation=QUIET, seconds=(0.1,) * 20)
+"""What one engine takes."""
+
+
 def rows_only(backend: str = "onnxruntime") -> dict[str, Plan]:
     legal = [i for i, a in enumerate(ACTIONS) if a.split is None or a.split.how == "rows"]
     plans = [plan_for(index, backend) for index in legal]
@@ -90,11 +94,25 @@ def measured(value: float) -> Metric:
     return Metric(value=value, source=Source.MEASURED)
 
 
-def account(plans: dict[str, Plan], seconds: float = 0.1) -> Account:
-    table = Table(2)
-    table.add(
-        Sample(plan=plan_for(0).fingerprint, situation=QUIET, seconds=(seconds,) * 20, parts={})
+def control(policy: str, *, subject: Subject | None = SUBJECT, home: Path | None = None) -> Mind:
+    """A control plane that may divide by rows, and knows what one engine takes."""
+    made = Mind(
+        policy=policy,
+        plans=rows_only(),
+        num_cores=2,
+        objective=Objective(),
+        store=memory_store(),
+        key=KEY,
+        subject=subject,
+        home=home,
     )
+    made.table.add(ALONE)
+    return made
+
+
+def account() -> Account:
+    table = Table(2)
+    table.add(ALONE)
     return Account(model=table, subject=SUBJECT, weights=SplitWeights())
 
 
@@ -207,7 +225,7 @@ def test_a_splitting_policy_does_its_duty(name: str) -> None:
 @pytest.mark.parametrize("name", ["share", "greedy"])
 def test_an_engine_that_slows_down_gets_less_and_gets_it_back(name: str) -> None:
     plans = rows_only()
-    policy = SplitPolicy(player(name), account(plans))
+    policy = SplitPolicy(player(name), account())
     options = Options(plans=plans, num_cores=2)
     in_force = plan_for(NAMES.index("rows 1:1"))
     at_s = 0.0
@@ -228,21 +246,8 @@ def test_an_engine_that_slows_down_gets_less_and_gets_it_back(name: str) -> None
 
 @pytest.mark.capability("split.dqn")
 def test_the_agent_learns_while_it_serves_and_what_it_learned_is_kept(tmp_path: Path) -> None:
-    plans = rows_only()
-    mind = Mind(
-        policy="dqn",
-        plans=plans,
-        num_cores=2,
-        objective=Objective(),
-        store=memory_store(),
-        key=KEY,
-        subject=SUBJECT,
-        home=tmp_path,
-    )
+    mind = control("dqn", home=tmp_path)
     assert mind.policy.name == "dqn"
-    mind.table.add(
-        Sample(plan=plan_for(0).fingerprint, situation=QUIET, seconds=(0.1,) * 20, parts={})
-    )
     before = [weight.copy() for weight in read_shipped().online.parameters]
     in_force = plan_for(NAMES.index("rows"))
     answer = mind.see(snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=0.0))
@@ -286,38 +291,16 @@ def test_E5_without_any_agent_the_bandit_decides(
     monkeypatch.setattr("gearshift.decide.split.agent.SHIPPED", tmp_path / "missing.safetensors")
     with pytest.raises(CheckpointError, match="no such file"):
         Agent(tmp_path, "here")
-    made = Mind(
-        policy="dqn",
-        plans=rows_only(),
-        num_cores=2,
-        objective=Objective(),
-        store=memory_store(),
-        key=KEY,
-        subject=SUBJECT,
-        home=tmp_path,
-    )
+    made = control("dqn", home=tmp_path)
     assert made.policy.name == "bandit"
 
 
 def test_G1_weights_that_are_no_numbers_are_caught_before_use(tmp_path: Path) -> None:
-    plans = rows_only()
-    mind = Mind(
-        policy="dqn",
-        plans=plans,
-        num_cores=2,
-        objective=Objective(),
-        store=memory_store(),
-        key=KEY,
-        subject=SUBJECT,
-        home=tmp_path,
-    )
+    mind = control("dqn", home=tmp_path)
     policy = mind.policy
     assert isinstance(policy, SplitPolicy)
     assert isinstance(policy.player, Learned)
     policy.player.dqn.online.weights[-1][:] = np.nan
-    mind.table.add(
-        Sample(plan=plan_for(0).fingerprint, situation=QUIET, seconds=(0.1,) * 20, parts={})
-    )
     in_force = plan_for(NAMES.index("rows"))
     answer = mind.see(snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=0.0))
     assert answer.proposal is None
@@ -328,14 +311,7 @@ def test_G1_weights_that_are_no_numbers_are_caught_before_use(tmp_path: Path) ->
 
 
 def test_where_nothing_can_be_divided_the_bandit_decides() -> None:
-    made = Mind(
-        policy="share",
-        plans=rows_only(),
-        num_cores=2,
-        objective=Objective(),
-        store=memory_store(),
-        key=KEY,
-    )
+    made = control("share", subject=None)
     assert made.policy.name == "bandit"
 
 
@@ -356,7 +332,7 @@ class Stuck:
 
 def test_a_split_that_is_not_legal_is_not_proposed() -> None:
     plans = rows_only()
-    policy = SplitPolicy(Stuck(NAMES.index("spatial")), account(plans))
+    policy = SplitPolicy(Stuck(NAMES.index("spatial")), account())
     in_force = plan_for(NAMES.index("rows"))
     seen = snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=1.0)
     assert policy.propose(seen, Options(plans=plans, num_cores=2)) is None

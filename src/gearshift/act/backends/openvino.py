@@ -72,8 +72,7 @@ class OpenVinoBackend:
             return taken
 
         def run(*inputs: Any) -> Sequence[Tensor]:
-            copied = infer(inputs, lambda made: [to_torch(a.copy()) for a in made], arrays)
-            results: Sequence[Tensor] = copied
+            results: Sequence[Tensor] = infer(inputs, copies, arrays)
             return results
 
         def into(results: Sequence[Tensor], *inputs: Any) -> None:
@@ -92,6 +91,10 @@ class OpenVinoBackend:
             held_bytes=self.held_bytes(order),
             exact_below=EXACT_BELOW,
         )
+
+
+def copies(made: Sequence[np.ndarray]) -> list[Tensor]:
+    return [to_torch(array.copy()) for array in made]
 
 
 GROWING = frozenset({"sum", "prod", "cumsum", "cumprod", "mul", "pow", "mm", "bmm", "matmul"})

@@ -4,11 +4,11 @@ Must not know who chooses.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from gearshift.decide.split.actions import ACTIONS, BOTH, NAMES, NUM_ENGINES
-from gearshift.decide.split.profiling import estimates_s
+from gearshift.decide.split.profiling import seen
 from gearshift.decide.split.reward import SplitReward, split_reward
 from gearshift.decide.split.view import EngineView, SplitView
 from gearshift.ir.snapshot import Sample, Snapshot
@@ -32,9 +32,6 @@ class Subject:
     item_bytes: int
     boundary_bytes: float
     """What goes in and comes out."""
-
-    def to_data(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "Subject":
@@ -97,16 +94,12 @@ def view_of(
         )
         for engine, pace in zip(subject.engines, paces, strict=True)
     ]
-    return SplitView(
-        engines=(engines[0], engines[1]),
-        kind=subject.kind,
-        num_rows=subject.num_rows,
-        flops=subject.flops,
-        moved_bytes=subject.moved_bytes,
-        item_bytes=subject.item_bytes,
-        in_force=NAMES[in_force],
+    return seen(
+        subject,
+        (engines[0], engines[1]),
+        in_force=in_force,
+        legal=sorted(legal),
         alone_s=alone_s,
-        estimates_s=estimates_s(sorted(legal), alone_s, [engine.speed for engine in engines]),
     )
 
 
