@@ -18,6 +18,7 @@ ALONE = (
     "observe/hal",
     "test_adaptive.py",
     "test_cli.py",
+    "test_live.py",
     "test_split_live.py",
 )
 """Tests that look at the machine's load or at time: nothing may run beside them."""

@@ -27,8 +27,8 @@ from torch import nn
 
 def make():
     torch.manual_seed(0)
-    layers = [nn.Linear(512, 512), nn.ReLU()] * 6
-    return nn.Sequential(*layers), torch.randn(64, 512)
+    layers = [nn.Linear(96, 96), nn.GELU()] * 6
+    return nn.Sequential(*layers), torch.randn(16, 96)
 
 
 def tiny():
@@ -180,10 +180,18 @@ def test_doctor_prints_one_document(gearshift: Callable[..., Result]) -> None:
     assert data["engines"][0]["name"] == "caller"
 
 
-def test_profile_prints_a_table_of_regions(gearshift: Callable[..., Result]) -> None:
-    result = gearshift("profile", "mine.py:make", "--seconds", "0.02", "--json")
+def test_profile_prints_a_table_of_regions(folder: Path, gearshift: Callable[..., Result]) -> None:
+    options = ("--seconds", "0.02", "--report", "profile.html", "--json")
+    result = gearshift("profile", "mine.py:make", *options)
     assert result.returncode == 0, result.stderr
-    rows = json.loads(result.stdout)["regions"]
+    assert "Under the roofline" in (folder / "profile.html").read_text()
+    data = json.loads(result.stdout)
+    rows, lines = data["regions"], data["hierarchy"]
+    assert [line["level"] for line in lines] == [0] + [1] * 12
+    assert {line["bound"] for line in lines} <= {"compute", "memory", None}
+    assert all(line["rewrites_s"] for line in lines[1:])
+    assert data["roofline"]["peak_flops_s"] > 1e9
+    assert len(data["ops"]) >= 12
     assert len({tuple(row["ops"]) for row in rows}) == 12
     assert len({row["region"] for row in rows}) == 2, "equal layers share one identity"
     assert {row["rewrite"].split()[0] for row in rows} == {"eager", "onnxruntime", "openvino"}

@@ -14,7 +14,7 @@ from torch import nn
 import gearshift
 from gearshift.errors import MemoryLimitError, PlanError, UsageError
 from gearshift.plan import Plan, Region, Rewrite
-from gearshift.plan.cut import by_scope
+from gearshift.plan.cut import formed
 from gearshift.plan.plan import whole
 
 ORT = Rewrite(backend="onnxruntime", threads=1)
@@ -61,7 +61,7 @@ def test_regions_two_plans_share_are_built_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(backend, "build", lambda order: built.append(order.ops) or original(order))
     with gearshift.adapt(two_layers(), torch.randn(4, 256)) as runtime:
         graph = runtime.program.graph
-        plan = by_scope(graph, depth=1, like=gearshift.Region(ops=(), rewrite=ORT))
+        plan = formed(graph, granularity=1, like=gearshift.Region(ops=(), rewrite=ORT))
         runtime.swap(plan)
         assert len(built) == 3
         last = plan.regions[-1]

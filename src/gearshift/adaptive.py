@@ -29,7 +29,7 @@ from gearshift.errors import CompileError, GearshiftError, UsageError, VerifyErr
 from gearshift.hands import Done, Gone, Refusal
 from gearshift.ir.measurement import Metric
 from gearshift.ir.region import identity
-from gearshift.ir.work import boundary_bytes, heaviest_kind
+from gearshift.ir.work import boundary_bytes, heaviest
 from gearshift.loop import Loop
 from gearshift.observe.hal import open_hal
 from gearshift.observe.sampler import ENERGY, OTHERS, RUN_DELAY, Sampler
@@ -130,17 +130,19 @@ def subject_of(runtime: "Runtime", space: Space) -> Subject | None:
         return None
     graph, size = whole.graph, partial(size_number, bound=whole.sizes.bind(whole.example))
     try:
-        kind, boundary = heaviest_kind(graph, size), float(boundary_bytes(graph, size))
+        op, (read_bytes, made_bytes) = heaviest(graph, size), boundary_bytes(graph, size)
     except ValueError:  # a size that is not known before the call
         return None
     return Subject(
         engines=(cores[0], cores[1]),
-        kind=kind,
+        kind=op.kind,
+        dims=op.dims,
         num_rows=tensors[0].shape[0],
         flops=work.flops,
         moved_bytes=max(1.0, work.moved_bytes),
-        item_bytes=max(tensor.element_size() for tensor in tensors),
-        boundary_bytes=boundary,
+        item_bytes=op.item_bytes,
+        read_bytes=float(read_bytes),
+        made_bytes=float(made_bytes),
     )
 
 

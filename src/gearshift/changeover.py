@@ -27,6 +27,8 @@ MEASURED_CALLS = 10
 """So many calls tell what a change brought."""
 OVERTAKEN = "another plan was put in force meanwhile"
 ALIKE = 0.005
+LONGEST_BUILD_S = 60.0
+"""What took longer was stopped in between, with the whole process."""
 IDLE_S = 60.0
 """A trial that gets no calls for so long is over."""
 
@@ -125,7 +127,7 @@ class Changeover:
 
     def _built(self, start_s: float) -> None:
         self.building = None
-        self.guard.built(monotonic() - start_s)
+        self.guard.built(min(LONGEST_BUILD_S, monotonic() - start_s))
 
     def follow(self, snapshot: Snapshot) -> None:
         """What the last calls tell about whatever is under way."""

@@ -109,22 +109,34 @@ def doctor(as_json: AsJson = False) -> None:
 @app.command()
 def profile(
     model: Model = "resnet18",
-    depth: Annotated[
-        int, typer.Option(min=0, help="Regions by so many names of the module path; 0: one region.")
+    granularity: Annotated[
+        int,
+        typer.Option(
+            min=0, help="How many levels of modules, then of data flow, down; 0: one region."
+        ),
     ] = 1,
     engine: Annotated[str, typer.Option(help="Where to run: caller, cpu:0, cpu:0-1.")] = "caller",
     seconds: Annotated[float, typer.Option(min=0.01, help="Per region and setting.")] = 0.3,
     backends: Backends = "eager,onnxruntime,openvino",
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page with the roofline to this file.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure each region of a model under each setting of each backend.
+    """Measure each region of a model: against the machine's roofline, and by every setting.
 
-    Example: gearshift profile minilm --depth 2
+    Example: gearshift profile minilm --granularity 2 --report profile.html
     """
     from gearshift import commands
 
     commands.profile(
-        model, depth=depth, engine=engine, seconds=seconds, backends=backends, as_json=as_json
+        model,
+        granularity=granularity,
+        engine=engine,
+        seconds=seconds,
+        backends=backends,
+        report=report,
+        as_json=as_json,
     )
 
 

@@ -20,14 +20,23 @@ from gearshift.decide.split.actions import NUM_ENGINES
 from gearshift.errors import GearshiftError, PlanError, UsageError, VerifyError
 from gearshift.ir.measurement import Measurement
 from gearshift.live import Run, Series, run_live
+from gearshift.observe.hal import measure_roofline
 from gearshift.plan import Plan, Region, dumps, loads
-from gearshift.plan.cut import by_scope
+from gearshift.plan.cut import formed
 from gearshift.plan.text import to_data
-from gearshift.profile import profile_regions
+from gearshift.profile import (
+    hot_ops,
+    lines_of,
+    profile_branches,
+    profile_ops,
+    profile_regions,
+    roof_of,
+)
 from gearshift.results import write_json
 from gearshift.runtime import Runtime, adapt
 from gearshift.tables import show_doctor, show_profile, show_run, show_standings
-from gearshift.tell import machine, story_of, write
+from gearshift.tell import machine, machine_lines, story_of, today, write
+from gearshift.view.profiled import profile_page
 from gearshift.view.report import page
 from gearshift.view.trace import trace as chrome_trace
 from gearshift.zoo import ZOO
@@ -36,6 +45,8 @@ if TYPE_CHECKING:
     from gearshift.training import Training
 
 SCHEMA_VERSION = 1
+OPS_S = 1.0
+"""For all ops of a model, one after the other, again and again."""
 TRACED_CALLS = 50_000
 SLOWER_THAN_NOISE = 1.05
 
@@ -105,18 +116,48 @@ def doctor(*, as_json: bool) -> None:
 
 
 def profile(
-    model: str, *, depth: int, engine: str, seconds: float, backends: str, as_json: bool
+    model: str,
+    *,
+    granularity: int,
+    engine: str,
+    seconds: float,
+    backends: str,
+    report: Path | None,
+    as_json: bool,
 ) -> None:
+    if report is not None and (reason := _why_unwritable(report)) is not None:
+        raise UsageError(reason)
     with _adapted(model, "keep") as (runtime, _):
         graph = runtime.program.graph
-        plan = by_scope(graph, depth=depth, like=Region(ops=(), engine=engine))
+        plan = formed(graph, granularity=granularity, like=Region(ops=(), engine=engine))
         wanted = _wanted(backends)
         rewrites = [r for r in runtime.space.rewrites if not wanted or r.backend in wanted]
+        with working("measuring the machine's roofline"):
+            roofline = measure_roofline()
+        with working(f"running {len(graph.ops)} ops one by one"):
+            ops = profile_ops(runtime, seconds=OPS_S)
         with counting(len(plan.regions)) as step:
             rows = list(profile_regions(runtime, plan, rewrites, seconds=seconds, progress=step))
-        data = {"schema_version": SCHEMA_VERSION, "name": "profile", "model": model}
+        lines = lines_of(profile_branches(runtime, ops, roofline, depth=granularity), rows)
+        data: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "name": "profile",
+            "model": model,
+        }
         data |= {"machine": machine(), "regions": [_measurement(row) for row in rows]}
-        _print(data, as_json, lambda: show_profile(plan, rows))
+        data |= {"roofline": roofline.to_dict(), "hierarchy": [asdict(line) for line in lines]}
+        data |= {"ops": [asdict(reading) for reading in ops.values()]}
+        facts = {
+            "command": shlex.join(["gearshift", *sys.argv[1:]]),
+            **machine_lines(data["machine"]),
+        }
+        hot = hot_ops(graph, ops)
+        unwritten = _write_all(
+            ("report", report, lambda: profile_page(model, roof_of(roofline), lines, hot, facts))
+        )
+        _print(data, as_json, lambda: show_profile(lines))
+        if unwritten is not None:
+            raise unwritten
 
 
 def bench(
@@ -125,7 +166,7 @@ def bench(
     from gearshift.bench.show import show_overhead, show_runtime, show_split
 
     data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "name": name}
-    data["machine"] = machine()
+    data |= {"date": today(), "machine": machine()}
     if name == "overhead":
         data |= _bench_overhead(models, seconds)
         _print(data, as_json, lambda: show_overhead(data, wide()))

@@ -67,10 +67,11 @@ class Loop:
         if self.changeover.trial is not None or self.hands.by_hand:
             return
         if before is not None and before.situation != snapshot.situation:
-            self.go_back(before, snapshot)
+            if not self.go_back(before, snapshot) and not self.changeover.building:
+                self.roll_back(snapshot)
         elif self.changeover.building and not self._at_once(proposal, snapshot):
             return
-        elif not self.roll_back(snapshot) and proposal is not None:
+        elif (self.changeover.building or not self.roll_back(snapshot)) and proposal is not None:
             self.consider(proposal, snapshot)
 
     def observe(self) -> Snapshot:
@@ -115,7 +116,7 @@ class Loop:
         else:
             self.changeover.begin_trial(proposal, snapshot)
 
-    def go_back(self, before: Snapshot, snapshot: Snapshot) -> None:
+    def go_back(self, before: Snapshot, snapshot: Snapshot) -> bool:
         """What served a situation when it was left, for long enough to be measured, serves it
         again at once, if it still can."""
         if before.situation is not None:
@@ -124,22 +125,24 @@ class Loop:
         situation = snapshot.situation
         plan = self.guard.plans.get(self.served_in.get(situation, "")) if situation else None
         if situation is None or plan is None or plan.fingerprint == snapshot.plan:
-            return
+            return False
         seen = self.guard.model.measured(situation, plan.fingerprint)
         if seen is None or plan.fingerprint not in snapshot.ready:
-            return
-        if self.guard.too_soon(snapshot) is None and not self.guard.is_slower(plan, snapshot):
-            current = self.guard.plans.get(snapshot.plan)
-            model, plans = self.guard.model, self.guard.plans
-            foreseen = None if current is None else model.estimate(current, situation, plans)
-            proposal = Proposal(
-                plan=plan,
-                how=How.ADOPT,
-                reason=f"served before in {situation}",
-                predicted_s=seen.mean_s,
-                current_s=None if foreseen is None else foreseen.mean_s,
-            )
-            self.changeover.adopt(proposal, snapshot)
+            return False
+        if self.guard.too_soon(snapshot) is not None or self.guard.is_slower(plan, snapshot):
+            return False
+        current = self.guard.plans.get(snapshot.plan)
+        model, plans = self.guard.model, self.guard.plans
+        foreseen = None if current is None else model.estimate(current, situation, plans)
+        proposal = Proposal(
+            plan=plan,
+            how=How.ADOPT,
+            reason=f"served before in {situation}",
+            predicted_s=seen.mean_s,
+            current_s=None if foreseen is None else foreseen.mean_s,
+        )
+        self.changeover.adopt(proposal, snapshot)
+        return True
 
     def roll_back(self, snapshot: Snapshot) -> bool:
         """What is known to be slower than another does not stay, whatever the policy thinks."""

@@ -48,6 +48,7 @@ from gearshift.observe.store import cpu_quota
 from gearshift.plan import Objective, Plan, Region, Space, check, render
 from gearshift.plan.decision import TRIAL, Decision
 from gearshift.plan.plan import ordered
+from gearshift.plan.rewrite import EAGER
 from gearshift.tell import costs_of, story_of, write
 from gearshift.view.report import page
 
@@ -249,8 +250,8 @@ class Runtime:
                 raise PlanError("the model is in training mode; call .eval() first")
             self._renew_weights()
             canonical = ordered(self.program.graph, plan.regions)
-            if canonical == self._serving.eager.executor.plan:
-                return self._serving.eager
+            if canonical in self._serving.plain:
+                return self._serving.plain[canonical]
             reuse = [variant for old in self._serving.variants for variant in old.built]
             broken = self._mishaps.broken
             return assemble(self.program, canonical, self._shop, self._audit, broken, reuse)
@@ -320,8 +321,10 @@ class Runtime:
 
     def _begin(self) -> None:
         """On the model itself; nothing has changed yet."""
-        eager = eager_executor(self.program, self._tallies, self._labels)
-        self._serving = Serving(eager, self._background, self._audit.watch)
+        eager = partial(eager_executor, self.program, self._tallies, self._labels)
+        lean = [r for r in self.space.rewrites if r.backend == EAGER.backend and r != EAGER]
+        others = [eager(rewrite.threads) for rewrite in lean]
+        self._serving = Serving(eager(), self._background, self._audit.watch, others)
         self._changes = Changes(self._serving, self.prepare, self._as_captured)
         self._mishaps = Mishaps(
             self._serving,

@@ -3,7 +3,7 @@
 Must not know how anything was measured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -12,11 +12,10 @@ from rich.table import Table
 
 from gearshift.console import wide
 from gearshift.doctor import Diagnosis
-from gearshift.ir.measurement import Measurement
 from gearshift.live import Run
-from gearshift.plan import Plan
 from gearshift.runtime import Runtime
 from gearshift.tell import machine_lines
+from gearshift.view.profiled import Line
 
 
 def show_run(runtime: Runtime, run: Run) -> None:
@@ -34,19 +33,34 @@ def show_run(runtime: Runtime, run: Run) -> None:
     out.print(runtime.explain(), markup=False, soft_wrap=True, highlight=False)
 
 
-def show_profile(plan: Plan, rows: list[Measurement]) -> None:
-    settings = list(dict.fromkeys(row.rewrite for row in rows))
+def show_profile(lines: Sequence[Line]) -> None:
+    work = Table(title="as PyTorch runs them, op by op")
+    work.add_column("region", no_wrap=True)
+    for column in ("ops", "ms", "", "Gop", "MB", "op/byte", "bound by", "of the roof"):
+        work.add_column(column, justify="right")
+    for line in lines:
+        work.add_row(
+            escape(f"{'  ' * line.level}{line.name}"),
+            *(str(line.num_ops), f"{line.seconds * 1e3:.3f}", f"{line.share:.0%}"),
+            *(f"{line.flops / 1e9:.3g}", f"{line.moved_bytes / 1e6:.3g}"),
+            "-" if line.intensity is None else f"{line.intensity:.3g}",
+            line.bound or "-",
+            "-" if line.of_roof is None else f"{line.of_roof:.0%}",
+        )
+    wide().print(work, _by_setting([line for line in lines if line.rewrites_s]))
+
+
+def _by_setting(lines: Sequence[Line]) -> Table:
+    settings = list(dict.fromkeys(name for line in lines for name in line.rewrites_s))
     table = Table(title="ms per region")
     table.add_column("region", no_wrap=True)
-    table.add_column("ops", justify="right")
     for setting in settings:
         table.add_column(setting, justify="right")
-    for region in plan.regions:
-        mine = {row.rewrite: row.latency_s for row in rows if row.ops == region.ops}
-        fastest = min(mine.values(), default=None)
-        cells = [_cell(mine.get(setting), fastest) for setting in settings]
-        table.add_row(region.name, str(len(region.ops)), *cells)
-    wide().print(table)
+    for line in lines:
+        fastest_s = min(line.rewrites_s.values())
+        cells = (_cell(line.rewrites_s.get(setting), fastest_s) for setting in settings)
+        table.add_row(escape(line.name), *cells)
+    return table
 
 
 def show_doctor(found: Diagnosis) -> None:
@@ -76,7 +90,7 @@ def show_doctor(found: Diagnosis) -> None:
 
 def _cell(latency_s: float | None, fastest_s: float | None) -> str:
     if latency_s is None:
-        return "-"
+        return ""
     text = f"{latency_s * 1e3:.3f}"
     return f"[bold]{text}[/bold]" if latency_s == fastest_s else text
 

@@ -105,6 +105,10 @@ def write(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
 
+def today() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d}"
+
+
 def machine() -> dict[str, Any]:
     """What a reader needs to tell these numbers from another machine's."""
     versions = dict(entry.split("=", 1) for entry in versions_key().split(" "))

@@ -100,8 +100,10 @@ def _make(folder: Path) -> None:
 def _recorded(path: Path) -> list[Profile]:
     from gearshift.bench.profiles import record
 
-    found = record(say)
-    write_profiles(path, found, machine())
+    found: list[Profile] = []
+    for profile in record(say):
+        found.append(profile)
+        write_profiles(path, found, machine())  # what was measured so far is not lost
     note(f"wrote {path}")
     return found
 

@@ -1,5 +1,7 @@
 """A benchmark's arithmetic, on numbers one can check by hand."""
 
+from typing import Any
+
 import pytest
 
 from gearshift.bench.neighbours import Neighbour
@@ -11,10 +13,10 @@ from gearshift.bench.score import (
     Lived,
     Slices,
     Stretch,
-    case_of,
     noise_of,
     summary_of,
 )
+from gearshift.bench.score import case_of as case_in_two_lives
 from gearshift.bench.traces import Phase, traces
 
 QUIET = Phase(neighbours=(), seconds=10.0)
@@ -40,6 +42,13 @@ def ours(*phases: list[Part]) -> Lived:
         stretches.append(Stretch([call_s for _, call_s in calls], [plan for plan, _ in calls]))
     cpu_s = sum(sum(stretch.call_s) for stretch in stretches)
     return Lived(phases=stretches, cpu_s=cpu_s, max_error=1e-6, decisions=[])
+
+
+def case_of(
+    phases: list[Phase], lived: Lived, theirs: list[dict[str, Slices]], other: Lived | None = None
+) -> dict[str, Any]:
+    """The other life was the same, unless it is given."""
+    return case_in_two_lives(phases, lived, theirs, elsewhere=(other or lived, theirs))
 
 
 def test_ratios_above_one_mean_that_we_are_better() -> None:
@@ -77,6 +86,37 @@ def test_settled_is_what_stays_trials_apart() -> None:
     parts = [("good", 0.02, 5), ("bad", 0.08, 5), ("good", 0.02, 10), (TRIAL, 0.05, 4)]
     case = case_of([QUIET], ours([*parts, ("good", 0.02, 30)]), [static(onnxruntime=0.02)])
     assert case["phases"][0]["settled"] == {"calls": 10, "seconds": pytest.approx(0.5)}
+
+
+def test_a_trial_of_a_bad_plan_and_a_good_one_is_not_settled_yet() -> None:
+    """The plan in force is the one from before, here from the phase before."""
+    before = [("bad", 0.08, 40)]
+    parts = [(TRIAL, 0.05, 8), ("bad", 0.08, 2), (TRIAL, 0.05, 6), ("good", 0.02, 30)]
+    theirs = static(onnxruntime=0.02)
+    case = case_of([QUIET, BUSY], ours(before, parts), [theirs, theirs])
+    assert case["phases"][1]["settled"] == {"calls": 16, "seconds": pytest.approx(0.86)}
+    summary = summary_of([{"case": {"trace": "changing", "start": "warm"}} | case])
+    assert summary["changing, warm"]["changes"] == {
+        "came": {"number": 1, "followed_soon": 1},
+        "went": {"number": 0, "followed_soon": 0},
+    }
+
+
+def test_a_plan_that_served_in_the_other_life_only_is_among_the_oracles() -> None:
+    lived, other = ours([("a", 0.05, 100)]), ours([("better", 0.01, 40)])
+    case = case_of([QUIET], lived, [static()], other)
+    assert case["phases"][0]["oracle"] == "gearshift's better"
+    assert case["of_oracle"] == pytest.approx(0.2)
+
+
+def test_what_the_other_life_saw_helps_to_choose_but_is_not_told() -> None:
+    """The setting that was lucky in one of two slices is not chosen for it."""
+    theirs = static(eager=0.1, openvino=0.09)
+    theirs["openvino x1"] = Slices(call_s=[[0.01] * 2, [0.2] * 2], cpu_s=1.0)
+    elsewhere = static(eager=0.1, openvino=0.05, one=0.2)
+    lived = ours([("a", 0.1, 100)])
+    case = case_in_two_lives([QUIET], lived, [theirs], elsewhere=(lived, [elsewhere]))
+    assert case["best_static_s"] == pytest.approx(0.09)
 
 
 def test_never_settled_is_said() -> None:

@@ -22,8 +22,9 @@ def test_calls_until_the_last_twenty_are_near_the_oracle() -> None:
 
 def case(engines: str, ours: float) -> dict[str, object]:
     return {
-        "case": {"engines": engines},
+        "case": {"engines": engines, "unseen": engines == "2:1"},
         "oracle_s": 1.0,
+        "players_oracle_s": 1.0,
         "best_fixed_s": 2.0,
         "by_itself": {"of_oracle": ours},
         "players": {"share": {"of_oracle": 0.5}},
@@ -31,7 +32,12 @@ def case(engines: str, ours: float) -> dict[str, object]:
 
 
 def test_a_summary_of_all() -> None:
-    steps = [{"calls_to_follow": [30, 20], "regret": 0.05}]
+    one = {"calls_to_follow": [30, 20], "regret": 0.05}
+    never = {"calls_to_follow": [30, None], "regret": 0.5}
+    steps = [
+        {"steps": {"rows": one, "by itself": one}},
+        {"steps": {"rows": one, "by itself": never}},
+    ]
     model = dict.fromkeys(("vs_best_static", "p95_vs_best_static", "vs_best_peer"), 1.2)
     about = {"trace": "quiet", "batch": 8}
     models = [
@@ -42,6 +48,7 @@ def test_a_summary_of_all() -> None:
     assert found["engines"]["1:1"] == pytest.approx(
         {"by itself": 0.8, "best fixed": 0.5, "share": 0.5}
     )
-    assert found["calls_to_follow_at_most"] == 30
-    assert found["regret_at_most"] == 0.05
+    assert found["unseen"] == pytest.approx({"by itself": 0.9, "best fixed": 0.5, "share": 0.5})
+    assert found["steps"]["rows"] == {"calls_to_follow_at_most": 30, "regret_at_most": 0.05}
+    assert found["steps"]["by itself"] == {"calls_to_follow_at_most": None, "regret_at_most": 0.5}
     assert found["models"]["quiet, batch 8"]["of_oracle"]["minimum"] == 0.9

@@ -129,6 +129,19 @@ def test_what_is_known_from_earlier_starts_serves_or_stands_by_before_the_first_
     assert not again.tried
 
 
+def test_what_only_an_earlier_start_knows_serves_as_soon_as_the_situation_is_seen() -> None:
+    again = World()
+    again.ready = [EAGER.fingerprint]
+    running = loop(again, InProcess(mind(learned(0, 1, seconds=60))))
+    running.recall()
+    running.control = Asking(Always(None))
+    again.live(running, 2.0)
+    again.neighbours, start_s = 1, again.now_s
+    again.live(running, 1.0)
+    assert again.plan == ONE
+    assert again.switches[-1][0] - start_s < 0.4
+
+
 def test_where_much_is_known_few_plans_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     running = loop(world)

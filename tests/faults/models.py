@@ -17,7 +17,7 @@ from gearshift import Plan, Region, Rewrite, Runtime
 from gearshift.capture.load import capture
 from gearshift.capture.program import Program
 from gearshift.ir.topology import CALLER
-from gearshift.plan.cut import by_scope
+from gearshift.plan.cut import formed
 from gearshift.plan.plan import whole
 
 ORT = Rewrite(backend="onnxruntime", threads=1)
@@ -135,7 +135,7 @@ def one_region(runtime: Runtime, rewrite: Rewrite = ORT, engine: str = CALLER) -
 
 def by_module(runtime: Runtime, rewrite: Rewrite = ORT, engine: str = CALLER) -> Plan:
     like = Region(ops=(), engine=engine, rewrite=rewrite)
-    return by_scope(runtime.program.graph, depth=1, like=like)
+    return formed(runtime.program.graph, granularity=1, like=like)
 
 
 def eager_plan(runtime: Runtime) -> Plan:

@@ -19,7 +19,7 @@ from faults.models import mlp
 from gearshift.decide.control import ChildProcess, InProcess
 from gearshift.decide.guard import Limits
 from gearshift.decide.messages import Hello
-from gearshift.decide.policy import How, Options, Policy, Proposal
+from gearshift.decide.policy import How, Options, Outcome, Policy, Proposal
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.observe.store import PlanKey, Store, memory_store
 from gearshift.observe.store.database import Database
@@ -92,6 +92,17 @@ def test_G3_illegal_plans_are_refused_again() -> None:
     )
 
 
+def test_G1_a_policy_that_fails_to_learn_is_replaced_by_rules() -> None:
+    made = mind(memory_store())
+
+    def fail(outcome: Outcome) -> None:
+        raise ValueError("nan")
+
+    made.policy.learn = fail  # type: ignore[method-assign]
+    made.hear(Outcome(plan=TWO.fingerprint, how=How.TRY, kept=False, why="slower"))
+    assert made.policy.name == "rules"
+
+
 def test_G4_oscillating_readings_do_not_make_plans_oscillate() -> None:
     world = World()
     running = loop(world)
@@ -101,6 +112,7 @@ def test_G4_oscillating_readings_do_not_make_plans_oscillate() -> None:
         world.neighbours = index % 2
         world.live(running, 0.35)
     limits = Limits()
+    assert world.switches, "else nothing was shown"
     gaps = [b - a for (a, _), (b, _) in zip(world.switches, world.switches[1:], strict=False)]
     assert all(gap >= 0.3 * limits.dwell_s - 0.01 for gap in gaps)
     minutes = 200 * 0.35 / 60

@@ -1,7 +1,4 @@
-"""Rows F1 to F4: plans change while calls flow; a wrong plan never stays; nothing piles up.
-
-Swaps between split plans come with that knob.
-"""
+"""Rows F1 to F4: plans change while calls flow; a wrong plan never stays; nothing piles up."""
 
 import ctypes
 import gc
@@ -50,8 +47,9 @@ from gearshift.act.backends.eager import EagerBackend
 from gearshift.act.backends.protocol import Executable, Order
 from gearshift.act.engines.pinned import machine_cores
 from gearshift.errors import VerifyError
-from gearshift.plan import legal_moves
-from gearshift.plan.plan import ordered
+from gearshift.ir.topology import team
+from gearshift.plan import Split, legal_moves
+from gearshift.plan.plan import ordered, whole
 
 NUM_THREADS = 8
 SOON_S = 10.0
@@ -107,7 +105,8 @@ def traffic(runtime: Runtime, model: Any, inputs: Sequence[Tensor], notes: Notes
 
 
 def swap_under_load(num_swaps: int, registered: Add) -> None:
-    """Backends, cuts and engines differ; two witnesses show which regions a call ran through."""
+    """Backends, cuts, splits and engines differ; two witnesses show which regions a call ran
+    through."""
     notes = Notes()
     one, two = Rewrite(backend="witness one"), Rewrite(backend="witness two")
     registered(Witness(one.backend, notes))
@@ -127,6 +126,7 @@ def swap_under_load(num_swaps: int, registered: Add) -> None:
             one_region(runtime, ORT, pinned),
             op_by_op(runtime, one),
             mixed(runtime, (ORT, Rewrite(), OPENVINO), pinned),
+            *divided(runtime),
         ]
         whole_calls = {()} | {witnessed(plan) for plan in plans}
         with traffic(runtime, model, inputs, notes) as flow:
@@ -155,6 +155,18 @@ def mixed(runtime: Runtime, rewrites: Sequence[Rewrite], engine: str) -> Plan:
         for index, (region, rewrite) in enumerate(turns)
     ]
     return ordered(runtime.program.graph, tuple(regions))
+
+
+def divided(runtime: Runtime) -> list[Plan]:
+    """Over two cores, where there are two."""
+    cores = [f"cpu:{core}" for core in machine_cores()[:2]]
+    if len(cores) < 2:
+        return []
+    graph, one = runtime.program.graph, Rewrite(backend="onnxruntime", threads=1)
+    return [
+        whole(graph, engine=team(cores), rewrite=one, split=split)
+        for split in (Split(), Split(shares=(3, 1)), Split(how="interleaved"))
+    ]
 
 
 def witnessed(plan: Plan) -> tuple[tuple[str, str], ...]:

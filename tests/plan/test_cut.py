@@ -6,7 +6,7 @@ import pytest
 
 from gearshift.ir.region import identity, is_convex
 from gearshift.plan import Plan, Region
-from gearshift.plan.cut import Divide, Merge, by_scope, moves, why_illegal
+from gearshift.plan.cut import Divide, Merge, formed, moves, why_illegal
 from gearshift.plan.plan import whole
 from tests.graphs import ORT_1, chain, diamond, graph, op, plan, space, two_branches, two_fragments
 
@@ -121,7 +121,7 @@ def test_a_region_over_two_fragments_is_illegal_and_named() -> None:
 
 def test_regions_along_the_modules() -> None:
     like = Region(ops=(), engine="cpu:0", rewrite=ORT_1)
-    scoped = by_scope(chain(), depth=1, like=like)
+    scoped = formed(chain(), granularity=1, like=like)
     assert scoped == plan(chain(), "a b", "c d", engine="cpu:0", rewrite=ORT_1)
 
 
@@ -132,7 +132,7 @@ def test_depth_says_how_far_down_the_modules() -> None:
         op("c", "b", scope="net.two.right"),
         outputs=("c",),
     )
-    cuts = [ops_of(by_scope(blocks, depth=depth, like=Region(ops=()))) for depth in range(1, 4)]
+    cuts = [ops_of(formed(blocks, granularity=depth, like=Region(ops=()))) for depth in range(3)]
     assert cuts == [["a b c"], ["a", "b c"], ["a", "b", "c"]]
 
 
@@ -143,13 +143,13 @@ def test_a_module_used_twice_becomes_two_regions() -> None:
         op("c", "b", scope="shared"),
         outputs=("c",),
     )
-    scoped = by_scope(again, depth=1, like=Region(ops=()))
+    scoped = formed(again, granularity=1, like=Region(ops=()))
     assert ops_of(scoped) == ["a", "b", "c"]
     assert all(is_convex(again, region.ops) for region in scoped.regions)
 
 
 def test_modules_of_one_name_in_two_fragments_stay_apart() -> None:
-    assert ops_of(by_scope(two_fragments(), depth=1, like=Region(ops=()))) == [
+    assert ops_of(formed(two_fragments(), granularity=0, like=Region(ops=()))) == [
         "one/a one/b",
         "two/a two/b",
     ]

@@ -17,6 +17,7 @@ from gearshift.act.executor import (
     outer_key,
 )
 from gearshift.act.labels import Key, Labels
+from gearshift.act.openmp import on_threads
 from gearshift.act.prepared import Prepared
 from gearshift.act.tally import Tallies
 from gearshift.act.variants import Variants, Workshop, explain_refusal
@@ -24,12 +25,16 @@ from gearshift.act.verify import verify_parts
 from gearshift.capture.program import Program
 from gearshift.errors import PlanError
 from gearshift.plan.plan import Plan, whole
+from gearshift.plan.rewrite import EAGER, Rewrite
 
 Broken = Callable[[Plan, tuple[Any, ...], dict[str, Any], Exception], Any]
 
 
-def eager_executor(program: Program, tallies: Tallies, labels: Labels) -> EagerExecutor:
-    """The user's own model; what it refuses is explained in terms of its arguments."""
+def eager_executor(
+    program: Program, tallies: Tallies, labels: Labels, threads: int | None = None
+) -> EagerExecutor:
+    """The user's own model, as it is or on so many threads; what it refuses is explained in terms
+    of its arguments."""
     captured = program.by_name.get("")
 
     def refuse(args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
@@ -44,7 +49,9 @@ def eager_executor(program: Program, tallies: Tallies, labels: Labels) -> EagerE
     forward = getattr(program.eager, "forward", program.eager)
     names = list(inspect.signature(forward).parameters)
     outside = tallies if captured is None else None
-    return EagerExecutor(whole(program.graph), program.eager, refuse, names, key, labels, outside)
+    plan = whole(program.graph, rewrite=Rewrite(backend=EAGER.backend, threads=threads))
+    eager = program.eager if threads is None else on_threads(threads, program.eager)
+    return EagerExecutor(plan, eager, refuse, names, key, labels, outside)
 
 
 def assemble(

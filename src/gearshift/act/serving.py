@@ -5,7 +5,7 @@ Must not know how a plan is built, or why it is put in force.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gearshift.act.background import Background
 from gearshift.act.executor import EagerExecutor, Executor, Timing
@@ -23,9 +23,16 @@ class Serving:
     `to_eager` may be called without it."""
 
     def __init__(
-        self, eager: EagerExecutor, background: Background, watch_live: Callable[[bool], None]
+        self,
+        eager: EagerExecutor,
+        background: Background,
+        watch_live: Callable[[bool], None],
+        others: Sequence[EagerExecutor] = (),
     ) -> None:
+        """`others` are the model itself, too, on other numbers of threads: they need no build."""
         self.eager = Prepared(executor=eager, variants=())
+        self.plain = {e.plan: Prepared(executor=e, variants=()) for e in others}
+        self.plain[eager.plan] = self.eager
         self.active: Executor = eager
         self.in_force, self.newcomer = self.eager, self.eager
         self.variants: tuple[Variants, ...] = ()
@@ -119,7 +126,7 @@ class Serving:
             self.active, self.variants = executor, variants
             if in_force is not None:
                 self.in_force = in_force
-        self._watch_live(executor is not self.eager.executor)
+        self._watch_live(executor.plan not in self.plain)
         for current in variants:
             current.revive()
         gone = [v for v in old if v not in variants]

@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,7 +38,7 @@ def main() -> None:
         return
     torch.manual_seed(0)
     model, example = load(order["model"])
-    args = example if isinstance(example, tuple) else (example,)
+    args = tuple(example) if isinstance(example, tuple | list) else (example,)
     start_s = perf_counter()
     with torch.no_grad():
         expected = model(*args)
@@ -88,8 +89,12 @@ def difference(expected: Any, result: Any) -> float:
 def cpu_seconds() -> float:
     """Of this process and its children, those that have ended included."""
     me = psutil.Process()
-    times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
-    return float(sum(t.user + t.system + t.children_user + t.children_system for t in times))
+    total_s = 0.0
+    for process in (me, *me.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            t = process.cpu_times()
+            total_s += t.user + t.system + t.children_user + t.children_system
+    return total_s
 
 
 Opened = tuple[Call, Callable[[], str], Callable[[], dict[str, Any]]]

@@ -93,6 +93,10 @@ def in_blocks(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, 
 
 def block(call: Callable[[], Any], count: int) -> list[float]:
     call()
+    return timed(call, count)
+
+
+def timed(call: Callable[[], Any], count: int) -> list[float]:
     took_s = []
     for _ in range(count):
         start_s = perf_counter()

@@ -3,7 +3,7 @@
 Must not know the simulator's rules; it writes what was measured.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 
@@ -21,8 +21,7 @@ BATCHES = (1, 8)
 BACKENDS = ("onnxruntime", "openvino")
 
 
-def record(say: Callable[[str], None]) -> list[Profile]:
-    found = []
+def record(say: Callable[[str], None]) -> Iterator[Profile]:
     for name, make in regions(BATCHES).items():
         model, args = drawn(make)
         with adapt(model, args, policy=Keep.name) as runtime:
@@ -30,8 +29,7 @@ def record(say: Callable[[str], None]) -> list[Profile]:
                 with divided(name, runtime, args, backend=backend, say=say) as region:
                     profile = _profile(region, backend)
                 if profile is not None:
-                    found.append(profile)
-    return found
+                    yield profile
 
 
 def _profile(region: Divided, backend: str) -> Profile | None:
@@ -50,13 +48,14 @@ def _profile(region: Divided, backend: str) -> Profile | None:
             splits[action.name] = Parts(
                 parts_s=(busy_s[0], busy_s[1]) if divides else (whole_s, whole_s),
                 joined_s=max(0.0, whole_s - max(busy_s)) if divides else 0.0,
-                link_share=min(1.0, subject.boundary_bytes / subject.moved_bytes) * divides,
+                link_share=subject.link_share(action.split),
                 held_share=region.ready[action.name].held_bytes / weights,
             )
     return Profile(
         name=region.name,
         backend=backend,
         kind=subject.kind,
+        dims=subject.dims,
         num_rows=subject.num_rows,
         flops=subject.flops,
         moved_bytes=subject.moved_bytes,

@@ -1,8 +1,8 @@
 """`gearshift bench runtime`: the adapting runtime beside its peers, while neighbours come and go.
 
-Gearshift lives through each trace for real, once from nothing and once with what it learned. In the
-middle of each phase it is stopped, and the static settings take their slices beside the same
-neighbours; those are composed into the trace. What is compared was so measured in the same minutes.
+Gearshift lives through each trace for real, once from nothing and once with what it learned. Twice
+in each phase it is stopped, and the static settings take their slices beside the same neighbours;
+those are composed into the trace. What is compared was so measured in the same minute.
 """
 
 import statistics
@@ -39,13 +39,15 @@ VOID_BEYOND = 0.05
 class Pace:
     phase_s: float = 6.0
     slice_s: float = 1.0
+    """Shorter ones are faster: a process that was stopped comes back to a rested machine."""
     stops: int = 2
-    """Of a phase that is a trace of its own, for slices of each static setting; others have one."""
+    """In each phase, for a slice of each static setting: the best is chosen on one half of them and
+    told on the other."""
     changes: int = 5
     traces: tuple[str, ...] = ("quiet", "neighbour", "changing")
 
 
-QUICK = Pace(phase_s=2.0, slice_s=0.25, stops=1, changes=3, traces=("quiet", "changing"))
+QUICK = Pace(phase_s=2.0, slice_s=0.15, changes=3, traces=("quiet", "changing"))
 GEARSHIFT = Setting(kind="gearshift", warm_up=0)
 
 
@@ -81,16 +83,21 @@ def measure(
             arena = _Arena(model, folder, len(cores), pace, stack, say)
             lived = {name: arena.live_through(name, phases) for name, phases in trace.items()}
         for name, phases in trace.items():
-            theirs = [arena.slices[name, phase.neighbours] for phase in phases]
-            for start in STARTS:
+            theirs = {
+                start: [arena.slices[name, start, phase.neighbours] for phase in phases]
+                for start in STARTS
+            }
+            for start, other in (STARTS, STARTS[::-1]):
                 about = {"model": model, "batch": arena.batch, "trace": name, "start": start}
-                case = case_of(phases, lived[name][start], theirs)
+                mine, else_ = ((lived[name][s], theirs[s]) for s in (start, other))
+                case = case_of(phases, *mine, elsewhere=else_)
                 cases.append({"case": about, **case, "ready_s": arena.ready_s})
         doubles += map(noise_of, arena.slices.values())
     noise = statistics.geometric_mean(doubles)
     return {
         "seed": seed,
         "noise": noise,
+        "noise_of_a_case": statistics.geometric_mean(max(r, 1 / r) for r in doubles),
         "noise_at_most": max(max(ratio, 1 / ratio) for ratio in doubles),
         "void": abs(noise - 1) > VOID_BEYOND,
         "cases": cases,
@@ -105,7 +112,7 @@ class _Arena:
         self, model: str, folder: Path, num_cores: int, pace: Pace, stack: ExitStack, say: Say
     ) -> None:
         self.model, self.folder, self.pace, self.say = model, folder, pace, say
-        self.slices: dict[tuple[str, Condition], dict[str, Slices]] = {}
+        self.slices: dict[tuple[str, str, Condition], dict[str, Slices]] = {}
         self.static: dict[str, Contender] = {}
         self._turn = 0
         everybody = {"the export": self._make(stack, Setting(kind="export"))}
@@ -143,20 +150,20 @@ class _Arena:
         """One process lives through the whole trace, with stops; neighbours come and go while it
         runs."""
         gearshift = self.lives[name, start]
-        gearshift.open()
-        self.ready_s[f"gearshift, {name}, {start}"] = gearshift.ready_s
         answers: list[dict[str, Any]] = []
         ends_s: list[float] = []
-        stops = self.pace.stops if len(phases) == 1 else 1
+        stops = self.pace.stops
         parts = [phase.seconds / (stops + 1) for phase in phases]
         try:
             for index, phase in enumerate(phases):
                 with busy(phase.neighbours):
                     if index == 0:
+                        gearshift.open()
+                        self.ready_s[f"gearshift, {name}, {start}"] = gearshift.ready_s
                         gearshift.begin(parts[0])
                     for stop in range(stops):
                         answers.append(gearshift.end())
-                        self._take_slices(name, phase.neighbours)
+                        self._take_slices(name, start, phase.neighbours)
                         is_last = stop + 1 == stops
                         beyond = parts[index + 1 : index + 2] if is_last else []
                         gearshift.begin(parts[index] + sum(beyond))
@@ -172,10 +179,10 @@ class _Arena:
             decisions=answers[-1]["decisions"],
         )
 
-    def _take_slices(self, trace: str, condition: Condition) -> None:
+    def _take_slices(self, trace: str, start: str, condition: Condition) -> None:
         """One of each, in rotating order."""
         fresh = {name: Slices() for name in self.static}
-        slices = self.slices.setdefault((trace, condition), fresh)
+        slices = self.slices.setdefault((trace, start, condition), fresh)
         names = list(self.static)
         self._turn = (self._turn + 1) % len(names)
         others = " and ".join(map(str, condition)) or "nobody else"

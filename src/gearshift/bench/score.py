@@ -18,8 +18,11 @@ PEERS = ("eager", "torch.compile", "onnxruntime", "openvino")
 TWICE = "onnxruntime again"
 NEAR = 1.1
 """Within so much of the oracle's time a plan is as good as its."""
+SOON_CALLS, SOON_S = 60, 1.0
+"""So many calls after a change, or so long if that is longer, a plan as good should be in force."""
 ENOUGH = 20
-"""Calls that a plan of Gearshift's own must have served in a phase to be the oracle's choice."""
+"""Calls that a plan of Gearshift's own must have served beside the same neighbours to be the
+oracle's choice."""
 RATIOS = (
     "vs_eager",
     "vs_best_peer",
@@ -65,29 +68,27 @@ class Stretch:
     call_s: list[float] = field(default_factory=list)
     plans: list[str] = field(default_factory=list)
 
-    def own_plans(self) -> dict[str, Slices]:
-        """Its plans as if they were settings: odd calls are one slice, even ones another."""
-        found: dict[str, list[float]] = {}
-        for plan, call_s in zip(self.plans, self.call_s, strict=True):
-            found.setdefault(plan, []).append(call_s)
-        found.pop(TRIAL, None)
-        return {
-            f"gearshift's {plan}": Slices(call_s=[calls[0::2], calls[1::2]])
-            for plan, calls in found.items()
-            if len(calls) >= ENOUGH
-        }
-
 
 Settings = Mapping[str, Slices]
 
 
-def case_of(phases: Sequence[Phase], lived: Lived, theirs: Sequence[Settings]) -> dict[str, Any]:
+Life = tuple[Lived, Sequence[Settings]]
+"""What Gearshift did in each phase, and the static settings beside it."""
+
+
+def case_of(
+    phases: Sequence[Phase], lived: Lived, theirs: Sequence[Settings], *, elsewhere: Life
+) -> dict[str, Any]:
+    """`elsewhere` is the other life through the same trace: what it tells helps to choose the best,
+    but is not told."""
     ours = lived.phases
     names = [name for name in theirs[0] if name != TWICE]
     told = {name: _over_all(phases, theirs, name) for name in names}
     best_static, best_peer = (min(those, key=lambda n: told[n]) for those in (names, PEERS))
-    best_static_s, best_peer_s = (_best_s(phases, theirs, those) for those in (names, PEERS))
-    oracles = [_oracle(stretch, settings) for stretch, settings in zip(ours, theirs, strict=True)]
+    best_static_s, best_peer_s = (
+        _best_s(phases, theirs, elsewhere[1], those) for those in (names, PEERS)
+    )
+    oracles = _oracles(phases, (lived, theirs), elsewhere)
     oracle_s = _composed(phases, [oracle.mean_s for oracle in oracles])
     our_calls = [call_s for stretch in ours for call_s in stretch.call_s]
     our_s = _mean(our_calls)
@@ -111,8 +112,10 @@ def case_of(phases: Sequence[Phase], lived: Lived, theirs: Sequence[Settings]) -
         "cpu_vs_best_peer": _cpu_s_per_call(theirs, best_peer) / our_cpu_s,
         "max_error": lived.max_error,
         "phases": [
-            _phase(phase, stretch, oracle)
-            for phase, stretch, oracle in zip(phases, ours, oracles, strict=True)
+            _phase(phase, stretch, in_force, oracle)
+            for phase, stretch, in_force, oracle in zip(
+                phases, ours, _in_force(ours), oracles, strict=True
+            )
         ],
         "decisions": lived.decisions,
     }
@@ -127,16 +130,25 @@ def summary_of(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for case in cases:
         groups.setdefault(f"{case['case']['trace']}, {case['case']['start']}", []).append(case)
+    return {group: _summary(members) for group, members in groups.items()}
+
+
+def _summary(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    changes = [phase for case in cases for phase in case["phases"][1:]]
+    came = [phase["soon"] for phase in changes if phase["neighbours"]]
+    went = [phase["soon"] for phase in changes if not phase["neighbours"]]
     return {
-        group: {
-            ratio: {
-                "geometric_mean": statistics.geometric_mean([m[ratio] for m in members]),
-                "minimum": min(m[ratio] for m in members),
-            }
-            for ratio in RATIOS
-        }
-        for group, members in groups.items()
+        **{ratio: mean_and_least(cases, ratio) for ratio in RATIOS},
+        "changes": {
+            "came": {"number": len(came), "followed_soon": sum(came)},
+            "went": {"number": len(went), "followed_soon": sum(went)},
+        },
     }
+
+
+def mean_and_least(cases: Sequence[Mapping[str, Any]], ratio: str) -> dict[str, float]:
+    found = [case[ratio] for case in cases]
+    return {"geometric_mean": statistics.geometric_mean(found), "minimum": min(found)}
 
 
 def _over_all(
@@ -145,16 +157,34 @@ def _over_all(
     return _composed(phases, [_mean(settings[name].calls(parity)) for settings in theirs])
 
 
-def _best_s(phases: Sequence[Phase], theirs: Sequence[Settings], names: Sequence[str]) -> float:
+def _best_s(
+    phases: Sequence[Phase],
+    theirs: Sequence[Settings],
+    elsewhere: Sequence[Settings],
+    names: Sequence[str],
+) -> float:
     """What the best of them takes over the trace."""
-    return told_both_ways(names, lambda name, parity: _over_all(phases, theirs, name, parity))
+    pairs = list(zip(theirs, elsewhere, strict=True))
+
+    def choose_s(name: str, parity: int) -> float:
+        calls = [mine[name].calls(parity) + other[name].calls() for mine, other in pairs]
+        return _composed(phases, list(map(_mean, calls)))
+
+    return told_both_ways(
+        names, lambda name, parity: _over_all(phases, theirs, name, parity), choose_s
+    )
 
 
-def told_both_ways(names: Collection[str], mean_s: Callable[[str, int], float]) -> float:
-    """What the best takes that was chosen on odd slices, on even ones; and the other way round."""
+Told = Callable[[str, int], float]
+
+
+def told_both_ways(names: Collection[str], mean_s: Told, choose_s: Told | None = None) -> float:
+    """What the best takes that was chosen on odd slices, on even ones; and the other way round.
+    `choose_s` may know more than those slices, but nothing of those that are told."""
+    chooses_s = choose_s or mean_s
 
     def told_s(chosen_on: int) -> float:
-        return mean_s(min(names, key=lambda name: mean_s(name, chosen_on)), 1 - chosen_on)
+        return mean_s(min(names, key=lambda name: chooses_s(name, chosen_on)), 1 - chosen_on)
 
     return (told_s(0) + told_s(1)) / 2
 
@@ -165,46 +195,88 @@ class Oracle:
 
     name: str
     mean_s: float
-    median_s: float
 
 
-def _oracle(stretch: Stretch, settings: Settings) -> Oracle:
-    known = {name: slices for name, slices in settings.items() if name != TWICE}
-    known |= stretch.own_plans()
-
-    def best(parity: int | None) -> str:
-        return min(known, key=lambda name: _mean(known[name].calls(parity)))
-
-    told = [known[best(chosen_on)].calls(1 - chosen_on) for chosen_on in (0, 1)]
-    return Oracle(
-        best(None),
-        _mean([_mean(calls) for calls in told]),
-        _mean([statistics.median(calls) for calls in told]),
-    )
+def _oracles(phases: Sequence[Phase], mine: Life, elsewhere: Life) -> list[Oracle]:
+    """One for each phase. Own plans count wherever they served beside the same neighbours."""
+    oracles = []
+    for phase, settings, others in zip(phases, mine[1], elsewhere[1], strict=True):
+        alike = [index for index, other in enumerate(phases) if _same(other, phase)]
+        own, theirs = (_own_plans(life[0], alike) for life in (mine, elsewhere))
+        oracles.append(_oracle({**settings, **own}, {**others, **theirs}))
+    return oracles
 
 
-def _phase(phase: Phase, stretch: Stretch, oracle: Oracle) -> dict[str, Any]:
+def _same(one: Phase, other: Phase) -> bool:
+    return one.neighbours == other.neighbours
+
+
+def _own_plans(lived: Lived, indices: Sequence[int]) -> dict[str, Slices]:
+    """Plans as if they were settings: odd calls are one slice, even ones another."""
+    found: dict[str, list[float]] = {}
+    for index in indices:
+        stretch = lived.phases[index]
+        for plan, call_s in zip(stretch.plans, stretch.call_s, strict=True):
+            found.setdefault(plan, []).append(call_s)
+    found.pop(TRIAL, None)
+    return {
+        f"gearshift's {plan}": Slices(call_s=[calls[0::2], calls[1::2]])
+        for plan, calls in found.items()
+        if len(calls) >= ENOUGH
+    }
+
+
+def _oracle(mine: Settings, elsewhere: Settings) -> Oracle:
+    """Of what ran in this life or the other; what ran only in the other is told from there."""
+    known = {name: slices for name, slices in {**elsewhere, **mine}.items() if name != TWICE}
+
+    def choose_s(name: str, parity: int) -> float:
+        other = elsewhere[name].calls() if name in mine and name in elsewhere else []
+        return _mean(known[name].calls(parity) + other)
+
+    mean_s = told_both_ways(known, lambda name, parity: _mean(known[name].calls(parity)), choose_s)
+    return Oracle(min(known, key=lambda name: _mean(known[name].calls())), mean_s)
+
+
+def _in_force(ours: Sequence[Stretch]) -> list[list[str]]:
+    """The plan in force at each call: during a trial it is the one before."""
+    found, last = [], TRIAL
+    for stretch in ours:
+        held = []
+        for plan in stretch.plans:
+            last = last if plan == TRIAL else plan
+            held.append(last)
+        found.append(held)
+    return found
+
+
+def _phase(
+    phase: Phase, stretch: Stretch, in_force: Sequence[str], oracle: Oracle
+) -> dict[str, Any]:
+    settled = _settled(stretch, in_force, oracle.mean_s)
     return {
         "neighbours": [str(neighbour) for neighbour in phase.neighbours],
         "seconds": phase.seconds,
         "gearshift_s": _mean(stretch.call_s) if stretch.call_s else None,
         "oracle": oracle.name,
         "oracle_s": oracle.mean_s,
-        "settled": _settled(stretch, oracle.median_s),
+        "settled": settled,
+        "soon": settled is not None
+        and (settled["calls"] <= SOON_CALLS or settled["seconds"] <= SOON_S),
         "plans": list(dict.fromkeys(stretch.plans)),
     }
 
 
-def _settled(stretch: Stretch, oracle_s: float) -> dict[str, float] | None:
-    """After how many calls and seconds a plan near the oracle's was in force and stayed, trials
-    apart; None if never."""
+def _settled(stretch: Stretch, in_force: Sequence[str], oracle_s: float) -> dict[str, float] | None:
+    """After how many calls and seconds a plan near the oracle's was in force and stayed; None if
+    never. Calls of a trial tell nothing of how good a plan is."""
     times: dict[str, list[float]] = {}
     for plan, call_s in zip(stretch.plans, stretch.call_s, strict=True):
         times.setdefault(plan, []).append(call_s)
-    good = {p for p, calls in times.items() if statistics.median(calls) <= NEAR * oracle_s}
-    good |= {TRIAL} if good else set()
-    last = max((i for i, plan in enumerate(stretch.plans) if plan not in good), default=-1)
-    if last + 1 == len(stretch.plans):
+    good = {p for p, calls in times.items() if _mean(calls) <= NEAR * oracle_s}
+    good.discard(TRIAL)
+    last = max((i for i, plan in enumerate(in_force) if plan not in good), default=-1)
+    if last + 1 == len(in_force):
         return None
     return {"calls": last + 1, "seconds": sum(stretch.call_s[: last + 1])}
 

@@ -69,6 +69,8 @@ def show_runtime(data: Mapping[str, Any], out: Console) -> None:
             changes.add_row(*row, *_settled(phase["settled"]))
     out.print(changes)
     _summary(data["summary"], out)
+    noise = f"{abs(data['noise'] - 1):.1%} over all, {data['noise_of_a_case'] - 1:.1%} typically"
+    out.print(f"noise, the same contender twice: {noise}")
 
 
 def show_split(data: Mapping[str, Any], out: Console) -> None:
@@ -84,15 +86,18 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
         table.add_row(*about, *times, *(f"{found['of_oracle']:.2f}" for found in told))
     out.print(table)
     title = "a neighbour comes and goes: calls until within 10 % of the oracle, and regret"
-    steps = _table(title, 1, "model", "comes", "goes", "regret")
+    steps = _table(title, 2, "model", "", "comes", "goes", "regret")
     for step in data["steps"]:
-        calls = ["never" if count is None else str(count) for count in step["calls_to_follow"]]
-        steps.add_row(step["case"]["model"], *calls, f"{step['regret']:.1%}")
+        for way, found in step["steps"].items():
+            calls = ["never" if count is None else str(count) for count in found["calls_to_follow"]]
+            steps.add_row(step["case"]["model"], way, *calls, f"{found['regret']:.1%}")
     out.print(steps)
     summary = data["summary"]
     shares = _table("share of the oracle, geometric mean", 1, "engines", "best fixed", *ours)
-    for engines, found in summary["engines"].items():
-        shares.add_row(engines, *(f"{found[name]:.2f}" for name in ("best fixed", *ours)))
+    groups = {**summary["engines"], "regions the agent never saw": summary["unseen"]}
+    for engines, found in groups.items():
+        if found is not None:
+            shares.add_row(engines, *(f"{found[name]:.2f}" for name in ("best fixed", *ours)))
     out.print(shares)
     if summary["models"]:
         _summary(summary["models"], out)
@@ -100,12 +105,22 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
 
 
 def _summary(summary: Mapping[str, Any], out: Console) -> None:
-    ratios = [ratio.replace("_", " ") for ratio in next(iter(summary.values()))]
-    table = _table("whole models: geometric mean (minimum)", 1, "trace", *ratios)
+    ratios = [ratio for ratio in next(iter(summary.values())) if ratio != "changes"]
+    words = [ratio.replace("_", " ") for ratio in ratios]
+    table = _table("whole models: geometric mean (minimum)", 1, "trace", *words)
     for group, found in summary.items():
-        cells = [f"{r['geometric_mean']:.2f} ({r['minimum']:.2f})" for r in found.values()]
+        told = [found[ratio] for ratio in ratios]
+        cells = [f"{r['geometric_mean']:.2f} ({r['minimum']:.2f})" for r in told]
         table.add_row(group, *cells)
     out.print(table)
+    for group, found in summary.items():
+        told = [
+            f"{changes['followed_soon']} of {changes['number']} when somebody {what}"
+            for what, changes in found.get("changes", {}).items()
+            if changes["number"]
+        ]
+        if told:
+            out.print(f"{group}, followed within 60 calls or a second: {', '.join(told)}")
 
 
 def _settled(found: Mapping[str, float] | None) -> Sequence[str]:

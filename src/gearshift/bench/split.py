@@ -10,27 +10,30 @@ import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from math import log
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 
 from gearshift.bench import runtime as peers
-from gearshift.bench.divided import Divided, block, divided, in_blocks
+from gearshift.bench.divided import Divided, block, divided, in_blocks, timed
 from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.bench.regions import Built, drawn, regions
 from gearshift.bench.score import Slices
 from gearshift.bench.split_score import best_s, settled, summary_of
-from gearshift.bench.traces import LONG, Phase
+from gearshift.bench.traces import traces
 from gearshift.capture.load import load
 from gearshift.decide.keep import Keep
 from gearshift.decide.learn.dqn import Dqn
 from gearshift.decide.split.actions import FOLLOW, NAMES
 from gearshift.decide.split.agent import SHIPPED, read_agent
-from gearshift.decide.split.players import Greedy, Learned, Player, Share
+from gearshift.decide.split.players import Bandit, Greedy, Learned, Player, Share
+from gearshift.decide.split.profiling import Experience
 from gearshift.decide.split.sight import view_of
 from gearshift.decide.split.view import EngineView, SplitView, foreseen
 from gearshift.ir.measurement import Metric
@@ -38,48 +41,56 @@ from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.observe.hal import open_hal
 from gearshift.observe.sampler import mean_parts
 from gearshift.runtime import adapt
+from gearshift.sim.profiles import SHIPPED as PROFILES
+from gearshift.sim.profiles import read_profiles
+from gearshift.sim.split_training import divided as held_out
 
 Say = Callable[[str], None]
-BACKEND = "onnxruntime"
+BACKEND, OTHER = "onnxruntime", "openvino"
+"""Players choose among the ways of the first; the oracle, among those of both."""
 ENGINES = {"1:1": 0, "2:1": 1, "3:1": 2}
 """How fast the two engines are, and how many neighbours on the second one's core make them so."""
+ITSELF = "by itself"
+"""The runtime, with nobody telling it what to do."""
+STEP = (0, 1, 0)
+"""Neighbours, one phase after the other."""
 LOOK_S = 0.3
-LOOKS = 3
+LOOKS = 6
 """So often a policy looks and chooses before its choice counts."""
-PEERS_PACE = peers.Pace(phase_s=4.0, traces=("quiet", "neighbour"))
+ONE_ROW = peers.Pace(phase_s=4.0, traces=("quiet", "neighbour"))
+MANY_ROWS = peers.Pace(phase_s=4.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    rounds: int = 6
+    rounds: int = 4
     """Turns of each way to divide."""
-    batches: tuple[int, ...] = (8,)
+    batches: tuple[int, ...] = (1, 8)
     every: int = 1
     """Of the regions, so many at a time are passed over but for one."""
-    serve_s: float = 6.0
+    serve_s: float = 10.0
     """How long the runtime serves by itself beside neighbours before it counts."""
     step_calls: int = 120
     """In each of the three phases of a step."""
     models: tuple[str, ...] = ("resnet18@8", "mobilenet_v2@8", "minilm@8")
-    beside_peers: tuple[str, ...] = (
-        *("resnet18@8", "mobilenet_v2@8", "minilm@8"),
-        *("resnet18", "mobilenet_v2"),
-    )
+    one_row: tuple[str, ...] = ("resnet18", "mobilenet_v2")
+    """Models of one row, and those of many above, beside their peers; none if empty."""
 
 
 QUICK = Pace(
     rounds=2,
-    every=5,
+    every=8,
     serve_s=3.0,
     step_calls=40,
     models=("mobilenet_v2@8",),
-    beside_peers=(),
+    one_row=(),
 )
 
 
 def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[str, Any]:
     agent = Dqn(read_agent(SHIPPED).network, prior=foreseen)
-    players: list[Player] = [Share(), Greedy(), Learned(agent)]
+    bandit = Bandit(np.random.default_rng(seed))
+    players: list[Player] = [Share(), Greedy(), bandit, Learned(agent)]
     with _home_of_its_own():
         cases = [
             case
@@ -88,26 +99,31 @@ def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[st
         ]
     decision_s = _decision_s(players[-1], _some_view())
     steps = [_step_case(name, load(name), cores, pace, say) for name in pace.models]
-    beside: dict[str, Any] = {}
-    if pace.beside_peers:
-        beside = peers.measure(
-            pace.beside_peers,
-            seed=seed,
-            cores=cores,
-            pace=PEERS_PACE,
-            say=say,
-            trace=_one_neighbour(cores, PEERS_PACE.phase_s),
-        )
+    beside = _beside_peers(seed, cores, pace, say) if pace.one_row else []
+    models = [case for found in beside for case in found["cases"]]
     return {
         "seed": seed,
-        "noise": beside.get("noise", 1.0),
-        "void": beside.get("void", False),
+        "noise": statistics.geometric_mean(f["noise"] for f in beside) if beside else None,
+        "void": any(found["void"] for found in beside),
         "cases": cases,
         "steps": steps,
-        "models": beside.get("cases", []),
-        "summary": summary_of(cases, steps, beside.get("cases", [])),
+        "models": models,
+        "summary": summary_of(cases, steps, models),
         "decision_s": decision_s,
     }
+
+
+def _beside_peers(seed: int, cores: Sequence[int], pace: Pace, say: Say) -> list[dict[str, Any]]:
+    """As `gearshift bench runtime` measures them, beside one neighbour on the second core; those of
+    many rows while neighbours come and go, too."""
+    found = []
+    for models, theirs in ((pace.one_row, ONE_ROW), (pace.models, MANY_ROWS)):
+        trace = traces(seed, cores, theirs.phase_s, theirs.changes)
+        trace["neighbour"] = (replace(trace["neighbour"][0], neighbours=_neighbours(1, cores)),)
+        found.append(
+            peers.measure(models, seed=seed, cores=cores, pace=theirs, say=say, trace=trace)
+        )
+    return found
 
 
 @contextmanager
@@ -124,16 +140,8 @@ def _home_of_its_own() -> Iterator[None]:
                 os.environ["GEARSHIFT_HOME"] = before
 
 
-def _neighbours(count: int, cores: Sequence[int]) -> list[Neighbour]:
-    return [Neighbour(kind="arithmetic", core=cores[1])] * count
-
-
-def _one_neighbour(cores: Sequence[int], phase_s: float) -> dict[str, tuple[Phase, ...]]:
-    one = tuple(_neighbours(1, cores))
-    return {
-        "quiet": (Phase(neighbours=(), seconds=LONG * phase_s),),
-        "neighbour": (Phase(neighbours=one, seconds=LONG * phase_s),),
-    }
+def _neighbours(count: int, cores: Sequence[int]) -> tuple[Neighbour, ...]:
+    return (Neighbour(kind="arithmetic", core=cores[1]),) * count
 
 
 def _region_cases(
@@ -144,20 +152,33 @@ def _region_cases(
     with (
         adapt(model, args, policy=Keep.name) as runtime,
         divided(name, runtime, args, backend=BACKEND, say=say) as region,
+        divided(name, runtime, args, backend=OTHER, say=say) as other,
+        adapt(model, args) as serving,
     ):
         for engines, count in ENGINES.items():
             say(f"{name}: engines {engines}")
-            with busy(_neighbours(count, cores)), adapt(model, args, policy="bandit") as serving:
+            with busy(_neighbours(count, cores)):
                 _serve(serving, args, pace.serve_s)
                 ways: dict[str, Callable[[], Any]] = {
-                    action: partial(region.call, action) for action in region.ready
+                    **{action: partial(region.call, action) for action in region.ready},
+                    **{by_other(action): partial(other.call, action) for action in other.ready},
+                    ITSELF: partial(serving, *args),
                 }
-                ways["by itself"] = partial(serving, *args)
                 slices = in_blocks(ways, pace.rounds)
                 chosen = {player.name: _chosen(player, region) for player in players}
-                about = {"region": name, "engines": engines}
+                about = {"region": name, "engines": engines, "unseen": name in _unseen()}
                 found.append(_case(about, slices, chosen, serving.plan.summary))
     return found
+
+
+def by_other(action: str) -> str:
+    return f"{action} by {OTHER}"
+
+
+@cache
+def _unseen() -> frozenset[str]:
+    """Regions that the shipped agent was not trained on."""
+    return frozenset(profile.name for profile in held_out(read_profiles(PROFILES))[1])
 
 
 def _serve(call: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> None:
@@ -168,21 +189,23 @@ def _serve(call: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> N
 
 
 def _case(
-    about: dict[str, str], slices: Mapping[str, Slices], chosen: Mapping[str, str], plan: str
+    about: dict[str, Any], slices: Mapping[str, Slices], chosen: Mapping[str, str], plan: str
 ) -> dict[str, Any]:
-    ways = {name: found for name, found in slices.items() if name != "by itself"}
-    oracle_s = best_s(ways)
+    every_way = {name: found for name, found in slices.items() if name != ITSELF}
+    ways = {name: found for name, found in every_way.items() if name in NAMES}
+    oracle_s, players_oracle_s = best_s(every_way), best_s(ways)
     means_s = {name: statistics.fmean(found.calls()) for name, found in slices.items()}
     fixed = {name: found for name, found in ways.items() if name != NAMES[FOLLOW]}
     return {
         "case": about,
         "ways_s": means_s,
-        "oracle": min(ways, key=lambda name: means_s[name]),
+        "oracle": min(every_way, key=lambda name: means_s[name]),
         "oracle_s": oracle_s,
+        "players_oracle_s": players_oracle_s,
         "best_fixed_s": best_s(fixed),
-        "by_itself": {"plan": plan, "of_oracle": oracle_s / means_s["by itself"]},
+        "by_itself": {"plan": plan, "of_oracle": oracle_s / means_s[ITSELF]},
         "players": {
-            player: {"action": action, "of_oracle": oracle_s / means_s[action]}
+            player: {"action": action, "of_oracle": players_oracle_s / means_s[action]}
             for player, action in chosen.items()
         },
     }
@@ -191,12 +214,21 @@ def _case(
 def _chosen(player: Player, region: Divided) -> str:
     """What it settles on, looking at the machine while its last choice runs."""
     action = "none both" if "none both" in region.ready else next(iter(region.ready))
+    experience = Experience()
+    view, _ = _look(region, action, experience, None)
     for _ in range(LOOKS):
-        action = NAMES[player.choose(_look(region, action))]
-    return action
+        action = NAMES[player.choose(view)]
+        after, took_s = _look(region, action, experience, view)
+        reward = -log(took_s / view.alone_s)
+        player.learn(view, NAMES.index(action), reward, after)
+        view = after
+    return NAMES[player.choose(view)]
 
 
-def _look(region: Divided, action: str) -> SplitView:
+def _look(
+    region: Divided, action: str, experience: Experience, before: SplitView | None
+) -> tuple[SplitView, float]:
+    """What is seen while this runs, and what a call takes then."""
     counters = open_hal()
     for name, thread in region.runtime._pool.threads().items():
         counters.watch_thread(name, thread)
@@ -207,6 +239,8 @@ def _look(region: Divided, action: str) -> SplitView:
         took_s += block(lambda: region.call(action), 1)
     readings: dict[str, Metric] = counters.read()
     counters.close()
+    if before is not None:
+        experience.note(before, NAMES.index(action), statistics.fmean(took_s))
     timings = list(region.ready[action].executor.timings())[-len(took_s) :]
     situation = Situation(signature=region.name, neighbours=0)
     sample = Sample(
@@ -225,44 +259,58 @@ def _look(region: Divided, action: str) -> SplitView:
     )
     legal = {NAMES.index(name): region.ready[name].executor.plan for name in region.ready}
     alone_s = statistics.fmean(block(lambda: region.call("none 0"), 3))
-    return view_of(
+    view = view_of(
         snapshot,
         region.subject,
         in_force=NAMES.index(action),
         legal=legal,
         alone_s=alone_s,
         bandwidth_bytes_s=None,
+        experience=experience,
     )
+    return view, statistics.fmean(took_s)
 
 
 def _step_case(
     name: str, loaded: tuple[Any, Any], cores: Sequence[int], pace: Pace, say: Say
 ) -> dict[str, Any]:
-    """Rows that follow, while a neighbour comes and goes; against the best way under each."""
+    """Rows that follow, and the runtime by itself once it knows both situations, while a neighbour
+    comes and goes; against the best way under each."""
     model, args = loaded
-    follow = NAMES[FOLLOW]
     only = [n for n in NAMES if n.startswith(("none", "rows"))]
     with (
         adapt(model, args, policy=Keep.name) as runtime,
         divided(name, runtime, args, backend=BACKEND, say=say, only=only) as whole,
+        divided(name, runtime, args, backend=OTHER, say=say, only=only) as other,
+        adapt(model, args) as serving,
     ):
         ways = {action: partial(whole.call, action) for action in whole.ready}
+        ways |= {by_other(action): partial(other.call, action) for action in other.ready}
         oracles_s = []
         for count in (0, 1):
             say(f"{name}: every way, {count} neighbours")
             with busy(_neighbours(count, cores)):
+                _serve(serving, args, pace.serve_s)
                 oracles_s.append(best_s(in_blocks(ways, max(2, pace.rounds // 2))))
+        ideal_s = [oracles_s[count] for count in STEP]
         say(f"{name}: a neighbour comes and goes")
-        phases = []
-        for count in (0, 1, 0):
-            with busy(_neighbours(count, cores)):
-                phases.append(block(ways[follow], pace.step_calls))
-    ideal_s = [oracles_s[count] for count in (0, 1, 0)]
+        calls = {NAMES[FOLLOW]: ways[NAMES[FOLLOW]], ITSELF: partial(serving, *args)}
+        steps = {way: _stepped(call, ideal_s, cores, pace) for way, call in calls.items()}
+    return {"case": {"model": name, "trace": "step"}, "oracle_s": ideal_s, "steps": steps}
+
+
+def _stepped(
+    call: Callable[[], Any], ideal_s: Sequence[float], cores: Sequence[int], pace: Pace
+) -> dict[str, Any]:
+    """Every call counts, the first one after a change, too."""
+    call()
+    phases = []
+    for count in STEP:
+        with busy(_neighbours(count, cores)):
+            phases.append(timed(call, pace.step_calls))
     took_s = sum(sum(phase) for phase in phases)
     best = sum(ideal * len(phase) for ideal, phase in zip(ideal_s, phases, strict=True))
     return {
-        "case": {"model": name, "trace": "step"},
-        "oracle_s": ideal_s,
         "phase_s": [statistics.fmean(phase) for phase in phases],
         "calls_to_follow": [
             settled(phase, ideal) for phase, ideal in zip(phases[1:], ideal_s[1:], strict=True)
@@ -276,12 +324,14 @@ def _some_view() -> SplitView:
     return SplitView(
         engines=(EngineView(others_share=0.1), EngineView(others_share=0.5)),
         kind="conv",
+        dims=(8, 64, 56, 56),
         num_rows=8,
         flops=1e9,
         moved_bytes=1e8,
         item_bytes=4,
         in_force=NAMES[FOLLOW],
         alone_s=0.02,
+        foreseen_s=estimates,
         estimates_s=estimates,
     )
 

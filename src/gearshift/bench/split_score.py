@@ -7,10 +7,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gearshift.bench.score import Slices, told_both_ways
+from gearshift.bench.score import Slices, mean_and_least, told_both_ways
 
 WINDOW, NEAR = 20, 1.1
-NEVER = 10**6
 RATIOS = ("vs_best_static", "p95_vs_best_static", "vs_best_peer", "of_oracle")
 
 
@@ -31,15 +30,24 @@ def summary_of(
     steps: Sequence[Mapping[str, Any]],
     models: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    calls = [count or NEVER for step in steps for count in step["calls_to_follow"]]
+    unseen = [case for case in cases if case["case"]["unseen"]]
     return {
         "engines": {
             engines: _of_oracle([c for c in cases if c["case"]["engines"] == engines])
             for engines in dict.fromkeys(c["case"]["engines"] for c in cases)
         },
-        "calls_to_follow_at_most": max(calls, default=None),
-        "regret_at_most": max((step["regret"] for step in steps), default=None),
+        "unseen": _of_oracle(unseen) if unseen else None,
+        "steps": {way: _worst([s["steps"][way] for s in steps]) for way in steps[0]["steps"]},
         "models": _beside_peers([c for c in models if c["case"]["start"] == "warm"]),
+    }
+
+
+def _worst(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Over all models; None: one of them never followed."""
+    calls = [count for step in steps for count in step["calls_to_follow"]]
+    return {
+        "calls_to_follow_at_most": None if None in calls else max(calls),
+        "regret_at_most": max(step["regret"] for step in steps),
     }
 
 
@@ -51,7 +59,7 @@ def _of_oracle(cases: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
     return {
         "by itself": mean(c["by_itself"]["of_oracle"] for c in cases),
-        "best fixed": mean(c["oracle_s"] / c["best_fixed_s"] for c in cases),
+        "best fixed": mean(c["players_oracle_s"] / c["best_fixed_s"] for c in cases),
         **players,
     }
 
@@ -62,12 +70,6 @@ def _beside_peers(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         about = case["case"]
         groups.setdefault(f"{about['trace']}, batch {about['batch']}", []).append(case)
     return {
-        name: {
-            ratio: {
-                "geometric_mean": statistics.geometric_mean([c[ratio] for c in group]),
-                "minimum": min(c[ratio] for c in group),
-            }
-            for ratio in RATIOS
-        }
+        name: {ratio: mean_and_least(group, ratio) for ratio in RATIOS}
         for name, group in groups.items()
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gearshift.bench.neighbours import KINDS, Neighbour
 
-LONG = 3
+LONG = 2
 """So many times as long as a phase in between is one that is alone."""
 
 

@@ -16,6 +16,9 @@ from gearshift.predict.cost_model import CostModel
 
 CLEARLY = 0.97
 """Only what takes less than this share of the other's time is better."""
+BY_FAR = 0.6
+"""What needs no build and may take less than this share of the time of the plan in force is tried
+before anything that does: builds take long where all is slow."""
 SURELY = 1.15
 """Only what the other takes so many times longer than surely is, even if all is fresh."""
 SLOW, SLOW_S = 1.1, 10.0
@@ -123,7 +126,9 @@ class Bandit:
                 hopes[fingerprint] = (hope, estimate)
         if not hopes:
             return None
-        chosen = min(hopes, key=lambda f: hopes[f][0])
+        now = costs.get(snapshot.plan, best)
+        at_once = {f for f in hopes if f in snapshot.ready and hopes[f][0] < BY_FAR * now}
+        chosen = min(at_once or hopes, key=lambda f: hopes[f][0])
         hope, estimate = hopes[chosen]
         if hope > CLEARLY * best:
             return None

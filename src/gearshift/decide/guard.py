@@ -63,7 +63,8 @@ class Limits:
             "explore_share": 0 <= self.explore_share <= 1,
             "build_share": 0 <= self.build_share <= 1,
             "dwell_s": self.dwell_s >= 0,
-            "switches_per_minute": self.switches_per_minute >= 1,
+            "switches_per_minute": type(self.switches_per_minute) is int
+            and self.switches_per_minute >= 1,
             "slower": self.slower > 1,
             "slo_s": self.slo_s is None or self.slo_s > 0,
             "freeze_s": self.freeze_s > 0,

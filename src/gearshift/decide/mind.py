@@ -156,7 +156,11 @@ class Mind:
 
     def hear(self, outcome: Outcome) -> None:
         self.options.heed(outcome)
-        self.policy.learn(outcome)
+        try:
+            self.policy.learn(outcome)
+        except Exception:
+            log.exception("the policy %s failed; rules decide", self.policy.name)
+            self.policy = Rules()
         self._relate(outcome)
         decision = Decision(
             at_s=outcome.at_s,

@@ -45,6 +45,20 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpReading:
+    """One op in a short run of the plain model."""
+
+    op: str
+    seconds: float
+    moved_bytes: int
+    """All that it reads and writes, weights included."""
+    transfer_bytes: int
+    """Of those, what comes from other ops or goes to them."""
+    contiguous: bool
+    """Whether what it reads lies in memory in the order of its elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Bytes held, each counted once; modelled from the weights each build copies."""
 

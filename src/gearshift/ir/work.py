@@ -45,19 +45,32 @@ def work_of(graph: Graph, ops: Sequence[str], size: Size) -> Work:
     )
 
 
-def boundary_bytes(graph: Graph, size: Size) -> int:
-    """What goes into the graph and comes out."""
+def boundary_bytes(graph: Graph, size: Size) -> tuple[int, int]:
+    """What goes into the graph, and what comes out."""
     count = _Counter(graph, size)
-    return sum(map(count.bytes, (*(value.name for value in graph.inputs), *graph.outputs)))
+    read = sum(count.bytes(value.name) for value in graph.inputs)
+    return read, sum(map(count.bytes, graph.outputs))
 
 
-def heaviest_kind(graph: Graph, size: Size) -> str:
-    """The kind of op that most of the arithmetic is in."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heaviest:
+    """The op that most of the arithmetic is in."""
+
+    kind: str
+    dims: tuple[int, ...]
+    """Of what it makes."""
+    item_bytes: int
+    """Of one number of that."""
+
+
+def heaviest(graph: Graph, size: Size) -> Heaviest:
     count = _Counter(graph, size)
-    flops: dict[str, int] = {}
-    for op in graph.ops:
-        flops[op.kind] = flops.get(op.kind, 0) + count.flops(op)
-    return max(flops, key=lambda kind: flops[kind], default=kinds.OTHER)
+    op = max(graph.ops, key=count.flops)
+    made = op.outputs[0]
+    dims = count.shape(made)
+    return Heaviest(
+        kind=op.kind, dims=dims, item_bytes=count.bytes(made) // max(1, count.elements(made))
+    )
 
 
 class _Counter:

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from gearshift.ir.graph import Graph, Op
+from gearshift.ir.hierarchy import hierarchy
 from gearshift.ir.region import is_convex, run_order
 
 if TYPE_CHECKING:
@@ -111,12 +112,12 @@ def cover(graph: Graph, runnable: Collection[str], rewrite: "Rewrite") -> "Plan"
     return ordered(graph, tuple(regions))
 
 
-def by_scope(graph: Graph, *, depth: int, like: "Region") -> "Plan":
-    """Regions along the module hierarchy: ops that share the first `depth` names of their scope."""
+def formed(graph: Graph, *, granularity: int, like: "Region") -> "Plan":
+    """Regions so many levels down the hierarchy of modules and data flow; 0: one per fragment."""
     from gearshift.plan.plan import ordered
 
-    runs = _runs(graph, lambda op: (op.fragment, *op.scope.split(".")[:depth]))
-    return ordered(graph, tuple(replace(like, ops=ops) for _, ops in runs))
+    branches = [found for root in hierarchy(graph) for found in root.at(granularity)]
+    return ordered(graph, tuple(replace(like, ops=branch.ops) for branch in branches))
 
 
 def _runs(

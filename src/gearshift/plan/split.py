@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 ROWS, INTERLEAVED = "rows", "interleaved"
 COLUMNS, DEPTH, SPATIAL = "columns", "depth", "spatial"
 HOWS = (ROWS, INTERLEAVED, COLUMNS, DEPTH, SPATIAL)
+MOST = 1000
+"""No engine has more shares."""
 BLOCK = 32
 """Columns that go to an engine together, if nothing else is said."""
 
@@ -118,6 +120,6 @@ def _why_odd(split: Split, num_engines: int) -> str | None:
         return "interleaved rows have no shares"
     if len(split.shares) != num_engines:
         return f"{len(split.shares)} shares for {num_engines} engines"
-    if min(split.shares) < 0 or sum(split.shares) == 0:
-        return f"shares {split.shares}: none below 0, not all 0"
+    if min(split.shares) < 0 or sum(split.shares) == 0 or max(split.shares) > MOST:
+        return f"shares {split.shares}: from 0 to {MOST}, not all 0"
     return None

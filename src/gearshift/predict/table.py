@@ -264,6 +264,8 @@ class Table:
 def _waiting(region: Region) -> float:
     """How hard its threads wait for each other (fitted to the built-in models on two cores beside
     one neighbour: 1.3 to 2 times as long, 2.9 spinning, 1.4 to 17 in OpenMP)."""
+    if region.threads == 1 and region.rewrite.backend == "eager":
+        return 1.0
     if region.rewrite.backend in ("eager", "inductor"):
         return 4.0
     return 2.5 if region.rewrite.spin else 1.5

@@ -11,7 +11,7 @@ from typing import Any
 
 from gearshift.errors import UsageError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SHIPPED = Path(__file__).with_name("profiles.json")
 """Recorded by `gearshift train split --record`."""
 
@@ -35,6 +35,7 @@ class Profile:
     name: str
     backend: str
     kind: str
+    dims: tuple[int, ...]
     num_rows: int
     flops: float
     moved_bytes: float
@@ -72,4 +73,4 @@ def _profile(entry: dict[str, Any]) -> Profile:
         name: Parts(**{**parts, "parts_s": tuple(parts["parts_s"])})
         for name, parts in entry.pop("splits").items()
     }
-    return Profile(splits=splits, **entry)
+    return Profile(splits=splits, dims=tuple(entry.pop("dims")), **entry)

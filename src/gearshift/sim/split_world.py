@@ -11,7 +11,7 @@ import numpy as np
 
 from gearshift.act.lower.shares import Shares
 from gearshift.decide.split.actions import ACTIONS, BOTH, FOLLOW, NAMES
-from gearshift.decide.split.profiling import seen
+from gearshift.decide.split.profiling import Experience, seen
 from gearshift.decide.split.reward import SplitReward, split_reward
 from gearshift.decide.split.view import EngineView, SplitView
 from gearshift.plan.objective import SplitWeights
@@ -27,6 +27,7 @@ SMOOTH = 0.2
 """The share of one call in what is known of an engine's pace."""
 LAG = 0.6
 """How much of a reading is news."""
+AVERAGED = 200
 MOST_NEIGHBOURS = 2
 COME_OR_GO = 0.06
 """How likely somebody comes or goes between two choices."""
@@ -60,8 +61,12 @@ class SplitWorld:
     _row_s: list[float | None] = field(init=False)
     """For each engine, what a unit of work took it lately; None if it had none."""
     _shares: Shares = field(init=False)
+    _experience: Experience = field(init=False)
+    _view: SplitView = field(init=False)
     _blind: bool = False
     _l3_hit_share: float = 0.0
+    _means_s: dict[tuple[int, ...], float] = field(default_factory=dict)
+    """By action and neighbours, in this episode."""
     _took_s: float = 0.0
     _in_force: int = 0
 
@@ -72,13 +77,16 @@ class SplitWorld:
         self.neighbours = self.random.integers(0, 2, 2)
         self._delays = self._true_delays()
         self._row_s = [None, None]
+        self._means_s = {}
         self._shares = Shares(2)
         self._shares.rehearsed()
         self._blind = bool(self.random.random() < BLIND)
         self._l3_hit_share = float(self.random.random())
         self._took_s = self.profile.alone_s
         self._in_force = 0
-        return self.view()
+        self._experience = Experience()
+        self._view = self._look()
+        return self._view
 
     def _skewed(self, profile: Profile) -> Profile:
         factors = np.exp(self.random.normal(0, self.skew, len(profile.splits)))
@@ -94,7 +102,7 @@ class SplitWorld:
         return self._parts(action) is not None
 
     def step(self, action: int) -> Stepped:
-        """An illegal action changes nothing, and earns what the split in force does, less one."""
+        """An illegal action changes nothing, and earns what the split in force does."""
         legal = self.legal(action)
         if legal:
             self._in_force = action
@@ -113,25 +121,42 @@ class SplitWorld:
         )
         oracle_s = min(self.mean_s(a) for a in range(len(ACTIONS)) if self.legal(a))
         self._move_on()
-        return Stepped(took_s=took_s, oracle_s=oracle_s, reward=earned, view=self.view())
+        self._experience.note(self._view, self._in_force, took_s)
+        self._view = self._look()
+        return Stepped(took_s=took_s, oracle_s=oracle_s, reward=earned, view=self._view)
 
     def mean_s(self, action: int) -> float:
         """What a call takes on average as things are; shares that follow are taken to be right."""
+        key = (action, *map(int, self.neighbours))
+        if key not in self._means_s:
+            self._means_s[key] = self._average_s(action)
+        return self._means_s[key]
+
+    def _average_s(self, action: int) -> float:
+        """Of many calls: who waits for the slower of two waits longer than either on average."""
         parts = self._parts(action)
         assert parts is not None
         pace = self.speeds / (1 + self.neighbours)
         work = np.array(parts.parts_s)
         if action == FOLLOW:
             work = work.sum() * pace / pace.sum()
-        return float((work / pace).max() + parts.joined_s)
+        busy_s = self._busy_s(np.tile(work, (AVERAGED, 1)), np.random.default_rng(0))
+        return float(busy_s.max(1).mean() + parts.joined_s)
 
-    def view(self) -> SplitView:
+    def _busy_s(self, work: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """How long each engine is at it: beside neighbours it loses its core now and then."""
+        alone_s = work / self.speeds * np.exp(random.normal(0, NOISE, work.shape))
+        lost = random.poisson(alone_s / SLICE_S)
+        return np.asarray(alone_s + self.neighbours * lost * SLICE_S)
+
+    def _look(self) -> SplitView:
         return seen(
             self.profile,
             (self._engine(0), self._engine(1)),
             in_force=self._in_force,
             legal=[index for index in range(len(ACTIONS)) if self.legal(index)],
             alone_s=self.profile.alone_s,
+            experience=self._experience,
         )
 
     def _engine(self, member: int) -> EngineView:
@@ -169,9 +194,7 @@ class SplitWorld:
         work = np.array(parts.parts_s)
         if action == FOLLOW:
             work = self._followed(work.sum())
-        alone_s = work / self.speeds * np.exp(self.random.normal(0, NOISE, 2))
-        lost = self.random.poisson(alone_s / SLICE_S)
-        busy_s = alone_s + self.neighbours * lost * SLICE_S
+        busy_s = self._busy_s(work, self.random)
         if action == FOLLOW:
             self._note(work, busy_s)
         for member in range(2):

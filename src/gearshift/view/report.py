@@ -1,54 +1,35 @@
-"""A story as one page: self-contained, readable offline, on a phone, in the dark and on paper.
+"""A story as one page.
 
 Must not know files or where the story comes from.
 """
 
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
 from gearshift.plan.decision import Decision
+from gearshift.view.html import document, facts_table, header, section
 from gearshift.view.latency import latency_chart
 from gearshift.view.palette import colours
 from gearshift.view.regions import gantt_chart, key, legend, listed, regions_chart
 from gearshift.view.story import Box, Reading, Series, Story
 from gearshift.view.svg import element, linear, picture, polyline
 
-STYLE = Path(__file__).with_name("report.css")
 MOST_ROWS = 20
 SPARK = (220.0, 40.0)
 
 
 def page(story: Story) -> str:
-    parts = [
-        _header(story),
-        _section("Latency", _latency(story)),
-        _section("Plan in force", _plan(story)),
-        _section("One call", _one_call(story)),
-        _section("Where the time went", _where(story)),
-        _section("What was tried", _decisions(story)),
-        _section("Telemetry", _telemetry(story)),
-        _section("Machine and versions", _facts(story)),
-    ]
-    title = escape(f"Gearshift: {story.model}")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{STYLE.read_text()}</style></head>"
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    return document(
+        f"Gearshift: {story.model}",
+        header(story.model, _headlines(story)),
+        section("Latency", _latency(story)),
+        section("Plan in force", _plan(story)),
+        section("One call", _one_call(story)),
+        section("Where the time went", _where(story)),
+        section("What was tried", _decisions(story)),
+        section("Telemetry", _telemetry(story)),
+        section("Machine and versions", facts_table(story.facts)),
     )
-
-
-def _section(title: str, body: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
-
-
-def _header(story: Story) -> str:
-    numbers = "".join(
-        f"<div><b>{escape(text)}</b><span>{escape(name)}</span></div>"
-        for name, text in _headlines(story)
-    )
-    return f"<header><h1>{escape(story.model)}</h1><div class=numbers>{numbers}</div></header>"
 
 
 def _headlines(story: Story) -> list[tuple[str, str]]:
@@ -206,11 +187,3 @@ def _spark(series: Series) -> str:
     return element(
         "figure", picture(width, height, series.name, line), f"<figcaption>{text}</figcaption>"
     )
-
-
-def _facts(story: Story) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>"
-        for name, text in story.facts.items()
-    )
-    return f"<table class=costs>{rows}</table>"

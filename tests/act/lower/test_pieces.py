@@ -48,6 +48,37 @@ class Two(nn.Module):
         return high, self.second(high)
 
 
+class Excited(nn.Module):
+    """Every channel is weighed by something of the whole image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weigh = nn.Conv2d(6, 6, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weigh(x.mean((2, 3), keepdim=True)).sigmoid()
+
+
+class Marked(nn.Module):
+    """A constant image beside the one that is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mark", torch.randn(1, 2, *IMAGE[2:]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, self.mark], 1)
+
+
+class Weighed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(12))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight
+
+
 def seq(*layers: nn.Module) -> nn.Module:
     return nn.Sequential(*layers)
 
@@ -96,6 +127,9 @@ REFUSED = [
     ("spatial", lambda: nn.Linear(12, 10), ROWS, "no image"),
     ("spatial", lambda: seq(nn.Conv2d(6, 6, 1), nn.Softmax(2)), IMAGE, "over the height"),
     ("spatial", lambda: nn.Upsample(scale_factor=2), IMAGE, "not known to keep"),
+    ("spatial", Excited, IMAGE, "no part has all of"),
+    ("spatial", Marked, IMAGE, "an image that is a constant"),
+    ("columns", Weighed, (64, 12), "a vector has no columns"),
     ("columns", lambda: nn.ReLU(), ROWS, "no product"),
     ("columns", lambda: seq(nn.Linear(12, 64), nn.Softmax(-1)), ROWS, "Softmax"),
     ("columns", lambda: seq(nn.Linear(12, 64), nn.LayerNorm(64)), ROWS, "LayerNorm"),

@@ -41,6 +41,8 @@ APART = {
     "zeros": lambda x: x + torch.zeros(x.shape[0], 1),
     "highest": lambda x: x.argmax(-1).float(),
     "norm": lambda x: f.layer_norm(x, (6,)),
+    "attention": lambda x: f.scaled_dot_product_attention(*(x[:, None, None],) * 3).flatten(1),
+    "pool": lambda x: f.avg_pool1d(x.unsqueeze(1), 2).flatten(1),
 }
 MIXED = {
     "mean of all rows": lambda x: x - x.mean(0),
@@ -50,6 +52,7 @@ MIXED = {
     "running sum": lambda x: x.cumsum(0),
     "reversed": lambda x: x.flip(0),
     "number of rows": lambda x: x / x.shape[0],
+    "number of rows, in steps": lambda x: x / max(1, x.shape[0] // 8),
     "positions": lambda x: x + torch.arange(x.shape[0]).unsqueeze(1),
     "first row": lambda x: x - x[:1],
     "rows in columns": lambda x: x.reshape(6, -1).tanh().reshape(-1, 6),
@@ -57,6 +60,7 @@ MIXED = {
 }
 
 
+@pytest.mark.capability("split.ops")
 @pytest.mark.parametrize("name", APART)
 def test_rows_that_stay_apart_are_proven_to(name: str) -> None:
     found = rows(Of(APART[name]), torch.randn(4, 6))

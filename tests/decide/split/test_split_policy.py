@@ -19,6 +19,7 @@ from gearshift.decide.split.actions import ACTIONS, NAMES
 from gearshift.decide.split.agent import Agent, own_file, read_agent, write_agent
 from gearshift.decide.split.players import Greedy, Learned, Player, Share
 from gearshift.decide.split.policy import SplitPolicy
+from gearshift.decide.split.profiling import Experience
 from gearshift.decide.split.reward import split_reward
 from gearshift.decide.split.sight import Subject, view_of
 from gearshift.decide.split.view import INPUTS, SplitView, features
@@ -35,11 +36,13 @@ from gearshift.predict.table import Table
 SUBJECT = Subject(
     engines=("cpu:0", "cpu:1"),
     kind="conv",
+    dims=(8, 64, 56, 56),
     num_rows=8,
     flops=1e9,
     moved_bytes=1e7,
     item_bytes=4,
-    boundary_bytes=1e6,
+    read_bytes=6e5,
+    made_bytes=4e5,
 )
 QUIET = Situation(signature="x", neighbours=0)
 
@@ -142,6 +145,7 @@ def test_all_that_the_choice_depends_on_is_in_the_view() -> None:
         legal=legal,
         alone_s=0.1,
         bandwidth_bytes_s=1e10,
+        experience=Experience(),
     )
     first, second = view.engines
     assert (first.others_share, second.others_share) == (0.0, 0.5)

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from gearshift.act.backends.onnxruntime import build_session
 from gearshift.act.backends.protocol import Executable, Order
+from gearshift.act.openmp import on_threads
 from gearshift.capture.program import Fragment
 from gearshift.plan.rewrite import Rewrite
 
 
 class EagerBackend:
     name = "eager"
-    settings: frozenset[str] = frozenset()
+    settings = frozenset({"threads"})
     any_shape = True
     any_thread = False
 
@@ -24,7 +25,10 @@ class EagerBackend:
         return frozenset(op.name for op in fragment.graph.ops)
 
     def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
-        return (Rewrite(backend=self.name),)
+        """On all threads that the caller allows; or on one, which waits for no other that lost its
+        core."""
+        lean = (Rewrite(backend=self.name, threads=1),) if num_cores > 1 else ()
+        return (Rewrite(backend=self.name), *lean)
 
     def held_bytes(self, order: Order) -> int:
         shared = order.fragment.fx is not None and order.device.type == "cpu"
@@ -40,6 +44,8 @@ class EagerBackend:
         def run(*inputs: Tensor) -> Sequence[Tensor]:
             return forward(*inputs, *weights)
 
+        if order.rewrite.threads is not None:
+            run = on_threads(order.rewrite.threads, run)
         return Executable(
             run=run if order.device.type == "cpu" else _there_and_back(run, order.device),
             inputs=cut.inputs,

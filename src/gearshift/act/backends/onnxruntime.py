@@ -86,8 +86,8 @@ def to_numpy(value: Any) -> np.ndarray:
         return np.array(value, dtype=np.int64)
     if value.requires_grad:
         value = value.detach()
-    array: np.ndarray = value.contiguous().numpy()
-    return array
+    array: np.ndarray = value.numpy()
+    return array if value.is_contiguous() else np.ascontiguousarray(array)
 
 
 def to_torch(array: Any) -> Tensor:

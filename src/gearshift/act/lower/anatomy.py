@@ -18,6 +18,8 @@ from gearshift.ir.region import boundary
 from gearshift.ir.topology import CALLER, EngineSpec
 from gearshift.plan.rewrite import Rewrite
 
+STANDARD = ("", "ai.onnx")
+FLATTENED, FLATTENED_BEFORE = ("Softmax", "LogSoftmax", "Hardmax"), 13
 SMALL = 64
 """Values of so many entries may be sizes; what they hold is kept."""
 
@@ -58,6 +60,7 @@ def anatomy(fragment: Fragment, ops: Sequence[str], leaves: Sequence[Any]) -> An
     given = [value.name for value in body.model.graph.input]
     told = [value.name for value in body.model.graph.output]
     nodes = tuple(body.model.graph.node)
+    _refuse_odd(body, nodes)
     made = [name for node in nodes for name in node.output if name]
     feeds = {o: to_numpy(known[name]) for o, name in zip(given, cut.inputs, strict=True)}
     constants = _constants(fragment, body)
@@ -76,6 +79,20 @@ def anatomy(fragment: Fragment, ops: Sequence[str], leaves: Sequence[Any]) -> An
         body=body,
         constants=constants,
     )
+
+
+def _refuse_odd(body: OnnxBody, nodes: Sequence[NodeProto]) -> None:
+    """What no rule was written for, however it is divided."""
+    versions = [o.version for o in body.model.opset_import if o.domain in STANDARD]
+    for node in nodes:
+        if node.domain not in STANDARD:
+            raise Undivided(f"{node.op_type} of {node.domain} is not known")
+        if any(a.HasField("g") or a.graphs for a in node.attribute):
+            raise Undivided(f"{node.op_type} has branches or a loop")
+        if attributes(node).get("training_mode", 0):
+            raise Undivided(f"{node.op_type} is in training mode")
+        if node.op_type in FLATTENED and min(versions, default=0) < FLATTENED_BEFORE:
+            raise Undivided(f"{node.op_type} works over several dimensions before opset 13")
 
 
 def _constants(fragment: Fragment, body: OnnxBody) -> dict[str, np.ndarray]:

@@ -12,8 +12,8 @@ from onnx import NodeProto
 
 from gearshift.act.lower.anatomy import Anatomy, Undivided, attributes
 from gearshift.act.lower.independence import RULES, pointwise
-from gearshift.act.lower.part import Join, PartBody, Piece, dealt, side_by_side, summed
-from gearshift.act.lower.shares import apportioned
+from gearshift.act.lower.part import Beside, Join, PartBody, Piece, Summed
+from gearshift.act.lower.shares import apportioned, in_a_row
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
@@ -87,8 +87,7 @@ def depth_parts(
         raise Undivided(f"its inputs have different numbers of channels: {sorted(counts)}")
     (count,) = counts
     slow = [1 / share if share else float("inf") for share in shares]
-    ends = np.cumsum(apportioned(count, slow)).tolist()
-    ranges = [range(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+    ranges = in_a_row(apportioned(count, slow))
     if not all(ranges):
         raise Undivided("there are fewer channels than engines")
     walks = []
@@ -117,16 +116,21 @@ def _walked(
             _step(walk, node)
     whole, along = walks[0].whole, walks[0].along
     joins = [_join(along.get(name), entries, name) for name in whole.outputs]
+    for walk in walks:
+        walk.body.check()
     return [(walk.body, list(whole.outputs)) for walk in walks], joins
 
 
 def _join(axis: int | None, entries: Sequence[tuple[int, ...]], name: str) -> Join:
     if axis is None:
         raise Undivided(f"every part would compute all of {name}")
-    if axis == PARTIAL:
-        return summed
-    in_a_row = [entry for part in entries for entry in part]
-    return side_by_side(axis) if in_a_row == sorted(in_a_row) else dealt(axis, entries)
+    return Summed() if axis == PARTIAL else Beside(axis, tuple(map(_tidy, entries)))
+
+
+def _tidy(entries: tuple[int, ...]) -> range | tuple[int, ...]:
+    """A range, where they are in a row."""
+    row = range(entries[0], entries[-1] + 1)
+    return row if entries == tuple(row) else entries
 
 
 def _step(walk: Walk, node: NodeProto) -> None:
@@ -200,6 +204,8 @@ def _columns(walk: Walk, node: NodeProto) -> None:
         if told.get("group", 1) != 1:
             raise Undivided("a convolution in groups does not begin a division")
         axis = 0
+    elif rank < 2:
+        raise Undivided("a product with a vector has no columns")
     else:
         axis = 0 if told.get("transB", 0) else rank - 1
     inputs = [node.input[0], walk.piece(right, axis)]
@@ -239,6 +245,8 @@ def _depth(walk: Walk, node: NodeProto, axis: int) -> None:
     """From some of its channels: a part of a sum. `axis` is where the weight has them."""
     right = node.input[1]
     rank = len(walk.whole.shapes[right])
+    if rank < 2:
+        raise Undivided("a product with a vector")
     place = axis if node.op_type != "MatMul" else rank - 2
     inputs = [node.input[0], walk.piece(right, place)]
     if len(node.input) > 2 and node.input[2]:

@@ -4,8 +4,10 @@ weights; what it takes of each input, and where its results go.
 Must not know how the pieces were chosen.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 from torch import Tensor
 
 from gearshift.act.engines.team import Part
-from gearshift.act.lower.anatomy import Anatomy
+from gearshift.act.lower.anatomy import Anatomy, Undivided
 from gearshift.capture.onnx_graph import ELEMENT_TYPES, INLINE_BYTES, OnnxBody, external
 from gearshift.capture.program import Cut
 
@@ -27,9 +29,9 @@ class Piece:
     entries: range | tuple[int, ...]
 
     def of(self, tensor: Tensor) -> Tensor:
-        if isinstance(self.entries, range):
-            return tensor.narrow(self.axis, self.entries.start, len(self.entries))
-        return tensor.index_select(self.axis, torch.tensor(self.entries))
+        """Of an input, whose entries are always in a row: without a copy."""
+        assert isinstance(self.entries, range)
+        return tensor.narrow(self.axis, self.entries.start, len(self.entries))
 
     def of_array(self, array: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(np.take(array, list(self.entries), self.axis))
@@ -75,6 +77,16 @@ class PartBody:
             self.nodes.append(helper.make_node("Slice", [name, *slots], [short]))
         return short
 
+    def check(self) -> None:
+        """Whether all that is read is there: what a rule passed over is denied."""
+        whole = self.anatomy
+        known = {*whole.inputs, *whole.constants, *self.pieces}
+        for node in self.nodes:
+            missing = [name for name in node.input if name and name not in known]
+            if missing:
+                raise Undivided(f"{node.op_type} takes something that no part has all of")
+            known.update(node.output)
+
     def cut(self, outputs: Sequence[str]) -> Cut:
         """`outputs` are what it gives for each output of the region."""
         whole = self.anatomy
@@ -119,46 +131,67 @@ class PartBody:
         return helper.make_tensor_value_info(name, kind, shape)
 
 
-Join = Callable[[Sequence[Tensor]], Tensor]
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Each engine's part of a result has its place in it, along one dimension."""
+
+    axis: int
+    entries: tuple[range | tuple[int, ...], ...]
+    """For each engine."""
+
+    def place(self, member: int) -> tuple[Any, ...]:
+        """As an index of the whole result."""
+        mine = self.entries[member]
+        entries = slice(mine.start, mine.stop) if isinstance(mine, range) else list(mine)
+        return (*(slice(None),) * self.axis, entries)
+
+    def in_one_piece(self, member: int, shape: Sequence[int]) -> bool:
+        """Whether that place is memory in a row."""
+        return isinstance(self.entries[member], range) and prod(shape[: self.axis]) == 1
 
 
-def side_by_side(axis: int) -> Join:
-    return lambda results: torch.cat(list(results), axis)
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """Each engine has a part of a sum."""
 
 
-def dealt(axis: int, entries: Sequence[Sequence[int]]) -> Join:
-    """Each entry back to where it was taken from."""
-    order = torch.tensor([entry for part in entries for entry in part]).argsort()
-    return lambda results: torch.cat(list(results), axis).index_select(axis, order)
+Join = Beside | Summed
 
 
-def summed(results: Sequence[Tensor]) -> Tensor:
-    total = results[0].clone()
-    for result in results[1:]:
-        total += result
-    return total
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """One engine's part, ready to run."""
+
+    run: Callable[..., Sequence[Tensor]]
+    into: Callable[..., None] | None
+    inputs: Sequence[tuple[int, Piece | None]]
+    """Which of the region's inputs it takes, and what of each, if not all."""
+    share: float
 
 
 class PieceDivision:
-    """Each engine has a part of its own, built for it."""
+    """Each engine has a part of its own, built for it. It puts its results where they belong: on
+    its own core, while the other is still at work."""
 
-    __slots__ = ("_joins", "_parts", "_shares")
+    __slots__ = ("_direct", "_forms", "_joins", "_parts")
 
     def __init__(
         self,
-        inputs: Sequence[str],
-        parts: Sequence[tuple[Callable[..., Sequence[Tensor]], Cut, Mapping[str, Piece]]],
+        parts: Sequence[Built],
         joins: Sequence[Join],
-        shares: Sequence[float],
+        forms: Sequence[tuple[tuple[int, ...], torch.dtype]],
     ) -> None:
-        """For each engine what it runs, and what that takes, by the names of `inputs`; and what
-        share of the work that is."""
-        place = {name: index for index, name in enumerate(inputs)}
-        self._parts = [
-            (run, [(place[name], takes.get(name)) for name in cut.inputs])
-            for run, cut, takes in parts
+        """`forms` are the shapes and types of the region's results."""
+        self._parts, self._joins, self._forms = parts, joins, forms
+        self._direct = [
+            built.into is not None
+            and all(
+                isinstance(join, Beside) and join.in_one_piece(member, shape)
+                for join, (shape, _) in zip(joins, forms, strict=True)
+            )
+            for member, built in enumerate(parts)
         ]
-        self._joins, self._shares = joins, shares
+        """For each part, whether the backend can write its results to their places."""
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
         """One part after the other."""
@@ -166,19 +199,53 @@ class PieceDivision:
         return self.join(parts, [part.work(*part.inputs) for part in parts], [])
 
     def take(self, inputs: Sequence[Tensor]) -> list[Part]:
-        return [
-            Part(
-                member,
-                run,
-                [inputs[i] if piece is None else piece.of(inputs[i]) for i, piece in wanted],
-                self._shares[member],
-            )
-            for member, (run, wanted) in enumerate(self._parts)
+        whole = [
+            torch.empty(shape, dtype=dtype) if isinstance(join, Beside) else None
+            for join, (shape, dtype) in zip(self._joins, self._forms, strict=True)
         ]
+        return [
+            self._part(member, built, whole, inputs) for member, built in enumerate(self._parts)
+        ]
+
+    def _part(
+        self, member: int, built: Built, whole: list[Tensor | None], inputs: Sequence[Tensor]
+    ) -> Part:
+        taken = [inputs[i] if piece is None else piece.of(inputs[i]) for i, piece in built.inputs]
+        places = [
+            None if tensor is None or not isinstance(join, Beside) else (tensor, join.place(member))
+            for tensor, join in zip(whole, self._joins, strict=True)
+        ]
+        if self._direct[member]:
+            assert built.into is not None
+            theirs = [tensor[place] for tensor, place in filter(None, places)]
+            return Part(member, built.into, [theirs, *taken], built.share, whole)
+        return Part(member, partial(_put, built.run, places), taken, built.share, whole)
 
     def join(
         self, parts: Sequence[Part], results: Sequence[Sequence[Tensor]], took_s: Sequence[float]
     ) -> list[Tensor]:
+        whole: Sequence[Tensor | None] = parts[0].about
         return [
-            join([result[index] for result in results]) for index, join in enumerate(self._joins)
+            _summed([result[index] for result in results]) if tensor is None else tensor
+            for index, tensor in enumerate(whole)
         ]
+
+
+def _put(
+    run: Callable[..., Sequence[Tensor]],
+    places: Sequence[tuple[Tensor, tuple[Any, ...]] | None],
+    *inputs: Tensor,
+) -> Sequence[Tensor]:
+    """By numpy, which does not wake up threads for it."""
+    results = run(*inputs)
+    for place, result in zip(places, results, strict=True):
+        if place is not None:
+            place[0].numpy()[place[1]] = result.numpy()
+    return results
+
+
+def _summed(results: Sequence[Tensor]) -> Tensor:
+    total: np.ndarray = results[0].numpy()
+    for result in results[1:]:
+        total += result.numpy()
+    return results[0]

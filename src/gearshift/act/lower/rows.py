@@ -14,11 +14,18 @@ from gearshift.act.lower.anatomy import Anatomy, Undivided, anatomy
 from gearshift.act.lower.independence import Axis, Look, is_independent, reads
 from gearshift.act.samples import resized
 from gearshift.capture.program import Fragment
+from gearshift.errors import CaptureError
 
 FEW, MORE = 2, 3
 FILLS = ("ConstantOfShape", "Expand")
 SIZE_SLOTS = {"Reshape": (1,), "Expand": (1,), "ConstantOfShape": (0,), "Slice": (1, 2)}
 """Inputs that only say how large a result is, or which part of it is meant."""
+PICKS = (
+    *("Cast", "Concat", "Gather", "Identity", "Mul", "Reshape", "Shape", "Size", "Slice"),
+    *("Squeeze", "Unsqueeze"),
+)
+"""What they make of sizes that is the same at two numbers of rows is so at any."""
+SOME_ROWS = (*range(1, 18), 31, 32, 33, 64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,7 @@ def rows_of(fragment: Fragment, ops: Sequence[str]) -> Rows:
 
 def _rows_of(fragment: Fragment, ops: Sequence[str]) -> Rows:
     symbol = row_symbol(fragment)
+    _refuse_steps(fragment, symbol)
     few, more = (_at(fragment, ops, symbol, num_rows) for num_rows in (FEW, MORE))
     look = _look(few, more)
     sizes = {name for name in few.constants if _differs(name, few, more)}
@@ -57,6 +65,21 @@ def _rows_of(fragment: Fragment, ops: Sequence[str]) -> Rows:
     if sizes.intersection(few.outputs):
         raise Undivided("a result depends on the number of rows")
     return Rows(symbol=symbol, axes=axes)
+
+
+def _refuse_steps(fragment: Fragment, symbol: str) -> None:
+    """Sizes that ops read grow in step with the rows, or not at all: `batch // 8` does neither."""
+    bound = fragment.sizes.bind(fragment.example)
+    counts = sorted({*SOME_ROWS, bound[symbol]})
+    try:
+        tables = [fragment.size_numbers({**bound, symbol: count}) for count in counts]
+    except CaptureError as odd:
+        raise Undivided(str(odd)) from None
+    for name, text in fragment.size_values.items():
+        numbers = [table[name] for table in tables]
+        in_step = all(n == numbers[0] * count for n, count in zip(numbers, counts, strict=True))
+        if not in_step and len(set(numbers)) > 1:
+            raise Undivided(f"the size {text} does not grow in step with the batch")
 
 
 def _at(fragment: Fragment, ops: Sequence[str], symbol: str, num_rows: int) -> Anatomy:
@@ -107,8 +130,6 @@ def _check(node: NodeProto, look: Look, sizes: set[str], few: Anatomy, more: Ana
     """Adds to `sizes` what is computed from them."""
     inputs = reads(node)
     outputs = [name for name in node.output if name]
-    if any(a.HasField("g") or a.graphs for a in node.attribute):
-        raise Undivided(f"{node.op_type} has branches or a loop")
     divided = [name for name in inputs if name in look.axes]
     told = {n for i, n in enumerate(inputs) if i not in SIZE_SLOTS.get(node.op_type, ())}
     counts = sizes & told
@@ -117,7 +138,9 @@ def _check(node: NodeProto, look: Look, sizes: set[str], few: Anatomy, more: Ana
         if divided and node.op_type not in ("Shape", "Size"):
             raise Undivided(f"{node.op_type} gives something of all rows together")
         if divided or sizes.intersection(inputs):
-            sizes.update(n for n in outputs if n not in few.small or _differs(n, few, more))
+            plain = node.op_type in PICKS
+            known = {n for n in outputs if plain and n in few.small and not _differs(n, few, more)}
+            sizes.update(n for n in outputs if n not in known)
         return
     if counts:
         raise Undivided(f"{node.op_type} computes with the number of rows")

@@ -5,6 +5,7 @@ other's last word, which is one of many.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 WEIGHT = 0.3
 """Of the newest call in what is known of an engine."""
@@ -53,6 +54,12 @@ def apportioned(num_rows: int, row_s: Sequence[float]) -> list[int]:
         ends_s = [(rows[i] + 1) * row_s[i] for i in range(len(rows))]
         rows[ends_s.index(min(ends_s))] += 1
     return rows
+
+
+def in_a_row(counts: Sequence[int]) -> list[range]:
+    """So many to each, one after the other."""
+    ends = list(accumulate(counts))
+    return [range(end - count, end) for end, count in zip(ends, counts, strict=True)]
 
 
 def _lopsided(num_rows: int, most: int, num_engines: int) -> list[int]:

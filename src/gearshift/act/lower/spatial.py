@@ -11,8 +11,8 @@ from onnx import NodeProto
 
 from gearshift.act.lower.anatomy import Anatomy, Undivided, attributes
 from gearshift.act.lower.independence import RULES, Look, pointwise
-from gearshift.act.lower.part import Join, PartBody, Piece, side_by_side
-from gearshift.act.lower.shares import apportioned
+from gearshift.act.lower.part import Beside, Join, PartBody, Piece
+from gearshift.act.lower.shares import apportioned, in_a_row
 
 HEIGHT = 2
 ALONG_CHANNELS = ("Concat", "Split", "Softmax", "LogSoftmax")
@@ -66,12 +66,9 @@ def spatial_parts(
         raise Undivided("there are fewer rows than engines")
     parts = []
     for member in range(len(shares)):
-        wanted = {}
-        for name, count in zip(whole.outputs, counts, strict=True):
-            first = sum(count[:member])
-            wanted[name] = range(first, first + count[member])
-        parts.append(_part(whole, wanted))
-    return parts, [side_by_side(HEIGHT) for _ in whole.outputs]
+        pairs = zip(whole.outputs, counts, strict=True)
+        parts.append(_part(whole, {name: in_a_row(count)[member] for name, count in pairs}))
+    return parts, [Beside(HEIGHT, tuple(in_a_row(count))) for count in counts]
 
 
 def _height(name: str, whole: Anatomy) -> int:
@@ -95,6 +92,7 @@ def _part(whole: Anatomy, wanted: dict[str, range]) -> tuple[PartBody, list[str]
         if any(name in rows for name in node.output):
             _add(body, node, whole, rows)
     results = [_exactly(body, name, rows, wanted[name]) for name in whole.outputs]
+    body.check()
     return body, results
 
 
@@ -123,7 +121,10 @@ def _images(node: NodeProto, whole: Anatomy) -> list[str]:
         rank = len(whole.shapes[node.output[0]])
         if attributes(node).get("axis", -1) % rank == HEIGHT:
             raise Undivided(f"{node.op_type} works over the height")
-        return [name for name in node.input if name and len(whole.shapes[name]) == rank]
+        images = [name for name in node.input if name and len(whole.shapes[name]) == rank]
+        if any(name in whole.constants for name in images):
+            raise Undivided(f"{node.op_type} takes an image that is a constant")
+        return images
     if node.op_type == "Slice" and len(node.input) > 3:
         axes = whole.small[node.input[3]].reshape(-1) % len(whole.shapes[node.output[0]])
         if HEIGHT in axes:

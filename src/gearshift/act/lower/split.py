@@ -5,7 +5,6 @@ Must not know why it is divided so. `RowDivision` is on the hot path while it se
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -17,9 +16,9 @@ from gearshift.act.engines.team import Part, TeamEngine
 from gearshift.act.lower.anatomy import Anatomy, Undivided, anatomy
 from gearshift.act.lower.channels import column_entries, column_parts, depth_parts
 from gearshift.act.lower.independence import Axis
-from gearshift.act.lower.part import Join, PartBody, PieceDivision
+from gearshift.act.lower.part import Built, Join, PartBody, PieceDivision
 from gearshift.act.lower.rows import FEW, MORE, Rows, rows_of
-from gearshift.act.lower.shares import Shares
+from gearshift.act.lower.shares import Shares, in_a_row
 from gearshift.act.lower.spatial import spatial_parts
 from gearshift.capture.program import Fragment, Shapes
 from gearshift.errors import CompileError
@@ -124,15 +123,18 @@ def _in_pieces(
     bodies, joins = _pieces(whole, split, len(team.engines))
     names = {onnx_name: name for name, onnx_name in whole.names.items()}
     inputs = tuple(names[name] for name in whole.inputs)
+    shares = split.shares_of(len(team.engines))
     parts, built = [], []
-    for engine, (body, results) in zip(team.engines, bodies, strict=True):
+    for engine, share, (body, results) in zip(team.engines, shares, bodies, strict=True):
         cut = body.cut(results)
         built.append(_build_on(engine, backend, replace(order, part=cut)))
         takes = {names[name]: piece for name, piece in body.takes.items()}
-        parts.append((built[-1].run, cut, takes))
+        taken = [(inputs.index(name), takes.get(name)) for name in cut.inputs]
+        run, into = built[-1].run, built[-1].into
+        parts.append(Built(run=run, into=into, inputs=taken, share=share / sum(shares)))
     held_bytes = sum(part.held_bytes for part in built)
-    shares = split.shares_of(len(team.engines))
-    division = PieceDivision(inputs, parts, joins, [share / sum(shares) for share in shares])
+    forms = [(whole.shapes[o], getattr(torch, whole.dtypes[o])) for o in whole.outputs]
+    division = PieceDivision(parts, joins, forms)
     return replace(built[0], run=division, into=None, inputs=inputs, held_bytes=held_bytes)
 
 
@@ -202,7 +204,7 @@ class RowDivision:
         if self._interleaved:
             rows = [range(first, num_rows, num_engines) for first in range(num_engines)]
         else:
-            rows = _in_a_row(self.shares.of(num_rows))
+            rows = in_a_row(self.shares.of(num_rows))
         at_work = [(member, mine) for member, mine in enumerate(rows) if mine]
         if self._intos is not None and self._forms is not None:
             whole = [torch.empty(shape, dtype=dtype) for shape, dtype in self._forms]
@@ -256,11 +258,6 @@ class RowDivision:
         for member in range(len(self._runs)):
             if member not in at_work:
                 self.shares.left_out(member)
-
-
-def _in_a_row(counts: Sequence[int]) -> list[range]:
-    ends = list(accumulate(counts))
-    return [range(end - count, end) for end, count in zip(ends, counts, strict=True)]
 
 
 def _rows(tensor: Tensor, axis: Axis, rows: range) -> Tensor:

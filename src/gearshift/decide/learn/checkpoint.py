@@ -5,6 +5,7 @@ Must not know what an agent decides.
 """
 
 import json
+import os
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -43,7 +44,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "actions": checkpoint.actions,
         "about": checkpoint.about,
     }
-    fresh = path.with_name(f"{path.name}.new")
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     fresh.write_bytes(save(tensors, {SCHEMA: json.dumps(told)}))  # several keys: in any order
     fresh.replace(path)
 

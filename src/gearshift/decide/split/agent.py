@@ -45,10 +45,12 @@ class Agent:
 
     def __init__(self, home: Path, machine: str) -> None:
         """Raises CheckpointError if neither can be used."""
-        self._path, self._machine, self._kept = own_file(home), machine, 0
-        checkpoint = _own(self._path, machine) or read_agent(SHIPPED)
-        random = np.random.default_rng(0)
-        self.dqn = Dqn(checkpoint.network.copy(), WHILE_SERVING, random, foreseen)
+        self._path, self._machine = own_file(home), machine
+        own = _own(self._path, machine)
+        self._kept = 0 if own is None else _lessons(own)
+        checkpoint = own or read_agent(SHIPPED)
+        random = np.random.default_rng(self._kept)
+        self.dqn = Dqn(checkpoint.network.copy(), WHILE_SERVING, random, foreseen, steps=self._kept)
 
     def keep(self) -> None:
         """What it learned, every so many lessons."""
@@ -59,6 +61,12 @@ class Agent:
             write_agent(self._path, self.dqn, {"machine": self._machine, "lessons": self._kept})
         except OSError as error:
             log.warning("what the agent learned is not kept: %s", error.strerror)
+
+
+def _lessons(own: Checkpoint) -> int:
+    """How many it had: what is known well is explored less."""
+    told = own.about.get("lessons")
+    return told if isinstance(told, int) and told > 0 else 0
 
 
 def _own(path: Path, machine: str) -> Checkpoint | None:

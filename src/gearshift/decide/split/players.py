@@ -13,7 +13,7 @@ import numpy as np
 from gearshift.decide.learn.dqn import Dqn
 from gearshift.decide.policy import DQN, GREEDY, SHARE
 from gearshift.decide.split.actions import ACTIONS, NAMES, SHARES
-from gearshift.decide.split.view import SplitView, features, mask
+from gearshift.decide.split.view import SplitView, features, mask, speeds
 from gearshift.plan.split import ROWS, Split
 
 ALWAYS = "always "
@@ -54,7 +54,7 @@ class Share:
 
     def choose(self, view: SplitView) -> int:
         legal = [s for s in SHARES if str(Split(how=ROWS, shares=s)) in view.estimates_s]
-        fast, slow = (engine.speed for engine in view.engines)
+        fast, slow = speeds(view.engines)
         if not legal:
             return 0 if fast >= slow else 1
         best = min(legal, key=lambda s: abs(log(s[0] / s[1]) - log(fast / slow)))
@@ -71,7 +71,7 @@ class Greedy:
     name: str = GREEDY
 
     def choose(self, view: SplitView) -> int:
-        return NAMES.index(min(view.estimates_s, key=lambda name: view.estimates_s[name]))
+        return NAMES.index(min(view.foreseen_s, key=lambda name: view.foreseen_s[name]))
 
     def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
         """Nothing to learn."""
@@ -103,7 +103,7 @@ class Bandit:
         known[action] = (count + 1, mean + (reward - mean) / (count + 1))
 
     def _situation(self, view: SplitView) -> tuple[object, ...]:
-        crowds = tuple(round(1 / engine.speed - 1) for engine in view.engines)
+        crowds = tuple(round(1 / speed - 1) for speed in speeds(view.engines))
         return (view.kind, view.num_rows, view.flops, crowds)
 
 

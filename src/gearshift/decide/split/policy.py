@@ -4,6 +4,7 @@ one earned.
 Must not know which player.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from gearshift.decide.losers import Losers
@@ -11,6 +12,7 @@ from gearshift.decide.policy import How, Options, Outcome, Proposal
 from gearshift.decide.split.account import Account
 from gearshift.decide.split.actions import BOTH, NAMES
 from gearshift.decide.split.players import Player
+from gearshift.decide.split.profiling import Experience
 from gearshift.decide.split.sight import view_of
 from gearshift.decide.split.view import SplitView
 from gearshift.ir.snapshot import Situation, Snapshot
@@ -32,6 +34,10 @@ class SplitPolicy:
         self._bandwidth_bytes_s = bandwidth_bytes_s
         self._losers, self._now_s = Losers(), 0.0
         self._before: SplitView | None = None
+        self._seen_on = ""
+        """The backend in that view."""
+        self._experiences: dict[tuple[str, str], Experience] = defaultdict(Experience)
+        """By signature and backend."""
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         situation, self._now_s = snapshot.situation, snapshot.at_s
@@ -46,9 +52,11 @@ class SplitPolicy:
         backend = self._backend(situation, choices, options.plans)
         if backend is None:
             return None
+        self._remember(snapshot, backend, choices[backend])
         view = self._view(snapshot, situation, backend, choices[backend], options.plans)
         if view is None:
             return None
+        self._seen_on = backend
         self._learn(snapshot, view, options.plans)
         if snapshot.trial is not None:
             return None
@@ -107,6 +115,7 @@ class SplitPolicy:
             legal=legal,
             alone_s=alone_s,
             bandwidth_bytes_s=self._bandwidth_bytes_s(),
+            experience=self._experiences[situation.signature, backend],
         )
 
     def _learn(self, snapshot: Snapshot, view: SplitView, plans: Mapping[str, Plan]) -> None:
@@ -117,6 +126,17 @@ class SplitPolicy:
                 action = self.account.subject.action_of(plans[sample.plan])
                 assert action is not None, "only splits are rewarded"
                 self.player.learn(before, action, reward.total, view)
+
+    def _remember(self, snapshot: Snapshot, backend: str, choices: Choices) -> None:
+        """What calls took on splits that were in view."""
+        if self._before is None or self._seen_on != backend:
+            return
+        for action, plan in choices.items():
+            mine = [sample for sample in snapshot.samples if sample.plan == plan.fingerprint]
+            seconds = [s for sample in mine for s in sample.seconds]
+            if seconds:
+                experience = self._experiences[mine[-1].situation.signature, backend]
+                experience.note(self._before, action, sum(seconds) / len(seconds))
 
     def _backend(
         self, situation: Situation, choices: Mapping[str, Choices], plans: Mapping[str, Plan]

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gearshift.decide.split.actions import ACTIONS, BOTH, NAMES, NUM_ENGINES
-from gearshift.decide.split.profiling import seen
+from gearshift.decide.split.profiling import Experience, seen
 from gearshift.decide.split.reward import SplitReward, split_reward
 from gearshift.decide.split.view import EngineView, SplitView
 from gearshift.ir.snapshot import Sample, Snapshot
 from gearshift.ir.topology import CALLER, team
 from gearshift.plan.objective import SplitWeights
 from gearshift.plan.plan import Plan
+from gearshift.plan.split import COLUMNS, DEPTH, SPATIAL, Split
 
 DRAM, L3 = "memory.dram_bytes_s", "cache.l3_hit_share"
 
@@ -25,17 +26,29 @@ class Subject:
 
     engines: tuple[str, str]
     kind: str
-    """Of the ops that most of the arithmetic is in."""
+    """Of the op that most of the arithmetic is in,"""
+    dims: tuple[int, ...]
+    """and the sizes of what that makes."""
     num_rows: int
     flops: float
     moved_bytes: float
     item_bytes: int
-    boundary_bytes: float
-    """What goes in and comes out."""
+    read_bytes: float
+    made_bytes: float
+    """What goes in, and what comes out."""
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "Subject":
-        return cls(**{**data, "engines": tuple(data["engines"])})
+        return cls(**{**data, "engines": tuple(data["engines"]), "dims": tuple(data["dims"])})
+
+    def link_share(self, split: Split | None) -> float:
+        """Bytes that go to engines and come from them, as a share of what the model moves
+        anyway."""
+        if split is None:
+            return 0.0
+        reads = NUM_ENGINES if split.how == COLUMNS else 1  # each engine all of it
+        makes = NUM_ENGINES if split.how == DEPTH else 1
+        return min(1.0, (reads * self.read_bytes + makes * self.made_bytes) / self.moved_bytes)
 
     def action_of(self, plan: Plan) -> int | None:
         """None if it is none of those: cut in parts, eager, or on other engines."""
@@ -81,6 +94,7 @@ def view_of(
     legal: Mapping[int, Plan],
     alone_s: float,
     bandwidth_bytes_s: float | None,
+    experience: Experience,
 ) -> SplitView:
     """`alone_s` is what one undisturbed engine takes, measured or foreseen."""
     paces = _paces(snapshot, subject)
@@ -100,6 +114,7 @@ def view_of(
         in_force=in_force,
         legal=sorted(legal),
         alone_s=alone_s,
+        experience=experience,
     )
 
 
@@ -108,16 +123,23 @@ def earned(
 ) -> SplitReward:
     """What the calls of one plan were worth."""
     took_s = sum(sample.seconds) / len(sample.seconds)
-    divided = ACTIONS[action].split is not None
-    copies = NUM_ENGINES if divided and plan.regions[0].rewrite.backend == "openvino" else 1
+    split = ACTIONS[action].split
     return split_reward(
         weights,
         took_s=took_s,
         alone_s=alone_s,
         busy_s=_busy_s(sample, action, subject, took_s),
-        link_share=min(1.0, subject.boundary_bytes / subject.moved_bytes) if divided else 0.0,
-        held_share=float(copies),
+        link_share=subject.link_share(split),
+        held_share=float(_copies(split, plan.regions[0].rewrite.backend)),
     )
+
+
+def _copies(split: Split | None, backend: str) -> int:
+    """Of the weights: engines that do the same on other rows may share one build."""
+    if split is None or split.how in (COLUMNS, DEPTH):
+        return 1
+    shared = split.how != SPATIAL and backend == "onnxruntime"
+    return 1 if shared else NUM_ENGINES
 
 
 def _busy_s(sample: Sample, action: int, subject: Subject, took_s: float) -> list[float]:

@@ -13,7 +13,12 @@ import numpy as np
 from gearshift.decide.split.actions import NAMES
 from gearshift.ir import kinds
 
-KINDS = (kinds.CONV, kinds.LINEAR, kinds.MATMUL, kinds.ATTENTION, kinds.ELEMENTWISE)
+KINDS = (
+    *(kinds.CONV, kinds.LINEAR, kinds.MATMUL, kinds.ATTENTION, kinds.ELEMENTWISE),
+    *(kinds.POOL, kinds.NORM, kinds.SOFTMAX),
+)
+"""Anything else is none of these."""
+NUM_DIMS = 4
 UNKNOWN = -1.0
 LEAST = 0.05
 """No engine is taken to be slower."""
@@ -36,16 +41,27 @@ class EngineView:
     were at work."""
 
     @property
-    def speed(self) -> float:
-        """What it can do for us, as far as can be seen: from what it did, else from how long it
-        waited for its core, else from who else is there."""
-        if self.pace is not None:
-            return max(LEAST, self.pace)
+    def left(self) -> float:
+        """The share of its core that is ours, as far as can be seen: from how long it waited for
+        it, else from who else is there."""
         if self.run_delay_share is not None:
             return max(LEAST, 1.0 - self.run_delay_share)
         others = self.others_share or 0.0
         count = 1 if others > ALL_OF_IT else round(others / (1 - others))
         return 1 / (1 + count)
+
+
+def speeds(engines: "tuple[EngineView, EngineView]") -> tuple[float, float]:
+    """What each can do for us now, as a share of what the faster one could undisturbed. From what
+    both did, where that is known: its ratio, raised until one of them is as fast as its core
+    allows."""
+    left = [engine.left for engine in engines]
+    paces = [engine.pace for engine in engines]
+    if paces[0] is None or paces[1] is None:
+        return left[0], left[1]
+    known = [max(LEAST, pace) for pace in paces if pace is not None]
+    scale = min(share / pace for share, pace in zip(left, known, strict=True))
+    return max(LEAST, scale * known[0]), max(LEAST, scale * known[1])
 
 
 ENGINE_INPUTS = ("others_share", "run_delay_share", "dram_share", "l3_hit_share", "pace")
@@ -55,7 +71,9 @@ ENGINE_INPUTS = ("others_share", "run_delay_share", "dram_share", "l3_hit_share"
 class SplitView:
     engines: tuple[EngineView, EngineView]
     kind: str
-    """Of the op that most of the arithmetic is in."""
+    """Of the op that most of the arithmetic is in,"""
+    dims: tuple[int, ...]
+    """and the sizes of what that makes."""
     num_rows: int
     flops: float
     moved_bytes: float
@@ -64,15 +82,21 @@ class SplitView:
     """The action's name."""
     alone_s: float
     """What one undisturbed engine takes."""
+    foreseen_s: Mapping[str, float]
+    """By the profiling stage, for each legal action;"""
     estimates_s: Mapping[str, float]
-    """Of the profiling stage, for each legal action."""
+    """the same, corrected by what came of those tried."""
+    tried: frozenset[str] = frozenset()
+    """Actions whose estimates are so corrected."""
 
 
 INPUTS = (
     *(f"engine {member} {name}" for member in (0, 1) for name in ENGINE_INPUTS),
     *(f"kind {kind}" for kind in KINDS),
+    *(f"dim {number}" for number in range(NUM_DIMS)),
     *("rows", "flops", "moved_bytes", "item_bytes"),
     *(f"in force {name}" for name in NAMES),
+    *(f"tried {name}" for name in NAMES),
     *(f"estimate {name}" for name in NAMES),
 )
 
@@ -80,7 +104,9 @@ INPUTS = (
 def features(view: SplitView) -> np.ndarray:
     engines = [getattr(engine, name) for engine in view.engines for name in ENGINE_INPUTS]
     seen = [UNKNOWN if value is None else value for value in engines]
+    dims = [log2(max(1, size)) / 12 for size in (*view.dims, *(1,) * NUM_DIMS)[:NUM_DIMS]]
     sizes = [
+        *dims,
         log2(max(1, view.num_rows)) / 8,
         log2(max(1.0, view.flops)) / 40,
         log2(max(1.0, view.moved_bytes)) / 40,
@@ -88,12 +114,13 @@ def features(view: SplitView) -> np.ndarray:
     ]
     one_hot = [float(view.kind == kind) for kind in KINDS]
     in_force = [float(view.in_force == name) for name in NAMES]
+    tried = [float(name in view.tried) for name in NAMES]
     least_s = min(view.estimates_s.values())
     estimates = [
         min(FAR, log2(view.estimates_s[name] / least_s)) if name in view.estimates_s else FAR
         for name in NAMES
     ]
-    return np.array([*seen, *one_hot, *sizes, *in_force, *estimates], np.float32)
+    return np.array([*seen, *one_hot, *sizes, *in_force, *tried, *estimates], np.float32)
 
 
 def foreseen(states: np.ndarray) -> np.ndarray:
