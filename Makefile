@@ -21,10 +21,11 @@ run: $(STAMP)
 	$(BIN)/gearshift run "$(MODEL)" $(DEMO)
 
 # What looks at the machine's load or at time runs alone, the rest on two processes of one thread.
+# What hangs ends it after the third time, so that the reason is told.
 test: check
 	bash tools/system_packages chromium
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not soak and not alone" -n 2
-	$(BIN)/python -m pytest -m "not soak and alone"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not soak and not alone" -n 2 --maxfail=3
+	$(BIN)/python -m pytest -m "not soak and alone" --maxfail=3
 
 check: $(STAMP)
 	$(BIN)/ruff check .

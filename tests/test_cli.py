@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -279,9 +280,12 @@ def test_a_terminal_gets_a_live_view(folder: Path) -> None:
     with subprocess.Popen(command, cwd=folder, stdout=theirs, stderr=theirs, env=env) as process:
         os.close(theirs)
         text = b""
+        patience = threading.Timer(120, process.kill)
+        patience.start()
         with suppress(OSError):  # the other end is closed
             while part := os.read(ours, 65536):
                 text += part
+    patience.cancel()
     os.close(ours)
     assert process.returncode in (0, 3)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode())

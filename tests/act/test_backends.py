@@ -1,5 +1,7 @@
 """Each backend does its duty, by the checker anyone can run; what is special about some."""
 
+import subprocess
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -34,6 +36,24 @@ def test_backend_does_its_duty(name: str, fragment: Fragment) -> None:
 def test_the_checker_catches_a_backend_that_computes_nothing(fragment: Fragment) -> None:
     with pytest.raises(AssertionError, match="not close"):
         check_backend(NullBackend(), fragment)
+
+
+def test_two_engines_that_come_to_openvino_first_do_not_wait_for_each_other() -> None:
+    code = """
+import sys, threading
+from gearshift.act.backends.openvino import _core
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(2)
+def first():
+    together.wait()
+    _core()
+    sys.modules["openvino"].Type.f32.to_dtype()
+threads = [threading.Thread(target=first) for _ in range(2)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.soak

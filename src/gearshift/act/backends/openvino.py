@@ -6,6 +6,7 @@ Must not know how the ONNX came about.
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ EXACT_BELOW = 1 << 20
 """It computes whole numbers as 32-bit floats here and there: sums of a few still fit."""
 # OpenVINO's reader takes this location for an address in this process.
 IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
+_FIRST = Lock()
 
 
 class OpenVinoBackend:
@@ -115,7 +117,11 @@ def _core() -> Any:
         import openvino
     except ImportError:
         raise MissingExtraError("openvino", "the openvino backend") from None
-    return openvino.Core()
+    with _FIRST:
+        # The first use makes a table and lets go of the GIL in between: two engines that came
+        # first at the same time would wait for each other for ever.
+        openvino.Type.f32.to_dtype()
+        return openvino.Core()
 
 
 def compile_model(order: Order, body: "OnnxBody", arrays: dict[str, np.ndarray]) -> Any:
