@@ -7,10 +7,6 @@ import torch
 
 import gearshift
 from gearshift.act.openmp import on_threads
-from gearshift.plan import Rewrite
-from gearshift.plan.plan import whole
-
-LEAN = Rewrite(backend="eager", threads=1)
 
 
 def test_a_call_on_one_thread_leaves_the_number_as_it_was() -> None:
@@ -39,15 +35,31 @@ def test_other_threads_are_not_touched() -> None:
     assert inside == [before]
 
 
-def test_the_model_itself_on_one_thread_needs_no_build() -> None:
-    torch.manual_seed(0)
-    model, x = torch.nn.Linear(8, 4), torch.randn(3, 8)
-    with gearshift.adapt(model.eval(), x, policy="keep") as runtime, torch.no_grad():
-        plan = whole(runtime.program.graph, rewrite=LEAN)
-        assert plan in runtime._changes.ready(), "it stands by from the start"
-        runtime.swap(plan)
-        assert runtime.plan == plan
-        assert torch.equal(runtime(x), model(x))
-        assert runtime.memory.region_bytes == 0
-        model.weight.data.mul_(2)
-        assert torch.equal(runtime(x), model(x)), "whatever happens to its weights"
+def test_the_model_itself_leaves_others_their_cores() -> None:
+    class Counting(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(torch.get_num_threads())
+            return x + 1
+
+    seen: list[int] = []
+    all_cores, x = torch.get_num_threads(), torch.randn(3, 8)
+    with gearshift.adapt(Counting().eval(), x, policy="keep") as runtime, torch.no_grad():
+
+        def threads() -> int:
+            seen.clear()
+            runtime(x)
+            return seen[-1]
+
+        assert threads() == all_cores
+        runtime._crowd.neighbours = 1
+        assert threads() == max(1, all_cores - 1)
+        runtime._crowd.neighbours = 99
+        assert threads() == 1
+        runtime._crowd.neighbours = 0
+        begun, go_on = threading.Event(), threading.Event()
+        runtime._background.submit(lambda: begun.set() or go_on.wait())
+        begun.wait()
+        assert threads() == max(1, all_cores - 1), "also to our own builds"
+        go_on.set()
+        assert runtime.settle(30)
+        assert threads() == all_cores

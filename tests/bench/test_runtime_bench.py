@@ -81,7 +81,7 @@ def test_gearshift_lives_through_every_trace_twice(measured: dict[str, Any]) -> 
 
 def test_every_setting_has_two_slices_or_more_in_every_phase(measured: dict[str, Any]) -> None:
     static = [kind for kind, what, _ in Fake.told if what == "ran" and kind != "gearshift"]
-    stops = 2 * PACE.stops * sum(map(len, TRACE.values()))
+    stops = PACE.stops * sum(map(len, TRACE.values()))
     assert len(static) == stops * len(runtime.settings(2))
     first_of_each_stop = static[:: len(runtime.settings(2))]
     assert len(set(first_of_each_stop)) > 2, "not always the same one first"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from decide.world import EAGER, ONE, TWO, Asking, World, learned, loop, mind
+from decide.world import EAGER, ONE, PLANS, TWO, Asking, World, learned, loop, mind
 
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.control import InProcess
@@ -12,7 +12,7 @@ from gearshift.decide.proportional import Proportional
 from gearshift.decide.rules import Rules
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.observe.store import memory_store
-from gearshift.plan import Objective, Plan, Region, Rewrite
+from gearshift.plan import Objective
 from gearshift.predict.table import Table
 
 
@@ -28,22 +28,16 @@ def test_it_finds_the_best_plan_of_each_situation() -> None:
 
 def test_where_all_is_slow_what_needs_no_build_is_tried_first() -> None:
     """Another is foreseen to be better still, but is not built yet."""
-    alone = Rewrite(backend="eager", threads=1)
-    lean = Plan(regions=(Region(ops=("a",), rewrite=alone),))
-    plans = {plan.fingerprint: plan for plan in (EAGER, ONE, lean)}
     busy = Situation(signature="x", neighbours=1)
     table = Table(2)
     table.add(Sample(plan=EAGER.fingerprint, situation=busy, seconds=(0.3,) * 8))
-    ready = (EAGER.fingerprint, lean.fingerprint)
-    seen = Snapshot(at_s=1.0, plan=EAGER.fingerprint, trial=None, situation=busy, ready=ready)
+    seen = Snapshot(at_s=1.0, plan=EAGER.fingerprint, trial=None, situation=busy)
     bandit = Bandit(table, lambda situation, plan, seconds: seconds)
-    proposal = bandit.propose(seen, Options(plans=plans, num_cores=2))
-    assert proposal is not None
-    assert (proposal.plan, proposal.how) == (lean, How.TRY)
-    quiet = Situation(signature="x", neighbours=0)
-    table.add(Sample(plan=EAGER.fingerprint, situation=quiet, seconds=(0.03,) * 8))
-    proposal = bandit.propose(replace(seen, situation=quiet), Options(plans=plans, num_cores=2))
-    assert proposal is None or proposal.plan != lean
+    for ready, expected in (((), ONE), ((TWO.fingerprint,), TWO)):
+        options = Options(plans=PLANS, num_cores=2)
+        proposal = bandit.propose(replace(seen, ready=(EAGER.fingerprint, *ready)), options)
+        assert proposal is not None
+        assert (proposal.plan, proposal.how) == (expected, How.TRY)
 
 
 def test_what_is_known_is_adopted_at_once_in_both_directions() -> None:

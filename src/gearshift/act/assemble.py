@@ -17,7 +17,7 @@ from gearshift.act.executor import (
     outer_key,
 )
 from gearshift.act.labels import Key, Labels
-from gearshift.act.openmp import on_threads
+from gearshift.act.openmp import sparing
 from gearshift.act.prepared import Prepared
 from gearshift.act.tally import Tallies
 from gearshift.act.variants import Variants, Workshop, explain_refusal
@@ -25,16 +25,15 @@ from gearshift.act.verify import verify_parts
 from gearshift.capture.program import Program
 from gearshift.errors import PlanError
 from gearshift.plan.plan import Plan, whole
-from gearshift.plan.rewrite import EAGER, Rewrite
 
 Broken = Callable[[Plan, tuple[Any, ...], dict[str, Any], Exception], Any]
 
 
 def eager_executor(
-    program: Program, tallies: Tallies, labels: Labels, threads: int | None = None
+    program: Program, tallies: Tallies, labels: Labels, others: Callable[[], int]
 ) -> EagerExecutor:
-    """The user's own model, as it is or on so many threads; what it refuses is explained in terms
-    of its arguments."""
+    """The user's own model, on so many threads fewer as others want cores; what it refuses is
+    explained in terms of its arguments."""
     captured = program.by_name.get("")
 
     def refuse(args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
@@ -49,9 +48,8 @@ def eager_executor(
     forward = getattr(program.eager, "forward", program.eager)
     names = list(inspect.signature(forward).parameters)
     outside = tallies if captured is None else None
-    plan = whole(program.graph, rewrite=Rewrite(backend=EAGER.backend, threads=threads))
-    eager = program.eager if threads is None else on_threads(threads, program.eager)
-    return EagerExecutor(plan, eager, refuse, names, key, labels, outside)
+    eager = sparing(program.eager, others)
+    return EagerExecutor(whole(program.graph), eager, refuse, names, key, labels, outside)
 
 
 def assemble(

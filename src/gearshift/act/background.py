@@ -34,6 +34,11 @@ class Background:
         self._closed = False
         self._worked = False
 
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to do now."""
+        return self._pending > 0
+
     def was_busy(self) -> bool:
         """Whether there was anything to do since this was last asked."""
         worked, self._worked = self._worked or self._pending > 0, False

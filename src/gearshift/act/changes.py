@@ -65,8 +65,8 @@ class Changes:
     def adopt(self, plan: Plan, reason: str, gain: float | None, *, build: bool = True) -> None:
         """The plan before stands by. Back to the model itself waits for no build; without `build`
         nothing does, and what does not stand by is refused."""
-        plain = self.serving.plain.get(plan)
-        prepared = plain or self._ready(plan, reason, gain, build)
+        eager = self.serving.eager
+        prepared = eager if plan == eager.executor.plan else self._ready(plan, reason, gain, build)
         with self.lock:
             self._refuse_by_hand(prepared)
             self._serve(prepared, reason, gain, shelve=self.serving.in_force)
@@ -116,7 +116,7 @@ class Changes:
         """Those that serve, or could at once."""
         serving = self.serving
         with self.lock:
-            return [serving.active.plan, *serving.plain, *serving.shelf.plans()]
+            return [serving.active.plan, serving.eager.executor.plan, *serving.shelf.plans()]
 
     def end(self) -> None:
         """Back to the model itself; whatever was still to come is overtaken."""

@@ -38,6 +38,20 @@ def on_threads(num_threads: int, call: Callable[..., Any]) -> Callable[..., Any]
     return limited
 
 
+def sparing(call: Callable[..., Any], others: Callable[[], int]) -> Callable[..., Any]:
+    """The same call, on so many threads fewer as others want cores: one that loses its core is
+    waited for by all, at every op."""
+
+    def spared(*args: Any, **kwargs: Any) -> Any:
+        wanted = others()
+        if wanted == 0:
+            return call(*args, **kwargs)
+        left = max(1, torch.get_num_threads() - wanted)
+        return on_threads(left, call)(*args, **kwargs)
+
+    return spared
+
+
 @cache
 def _openmp() -> ctypes.CDLL | None:
     """The one torch has loaded."""

@@ -5,7 +5,8 @@ Must not know how a plan is built, or why it is put in force.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from gearshift.act.background import Background
 from gearshift.act.executor import EagerExecutor, Executor, Timing
@@ -18,21 +19,21 @@ from gearshift.plan.plan import Plan
 RECENT_CALLS = 512
 
 
+@dataclass(slots=True)
+class Crowd:
+    """Who else is there, as whoever looks out for that last told."""
+
+    neighbours: int = 0
+
+
 class Serving:
     """`active` is the one reference a call takes. Whoever changes plans holds the runtime's lock;
     `to_eager` may be called without it."""
 
     def __init__(
-        self,
-        eager: EagerExecutor,
-        background: Background,
-        watch_live: Callable[[bool], None],
-        others: Sequence[EagerExecutor] = (),
+        self, eager: EagerExecutor, background: Background, watch_live: Callable[[bool], None]
     ) -> None:
-        """`others` are the model itself, too, on other numbers of threads: they need no build."""
         self.eager = Prepared(executor=eager, variants=())
-        self.plain = {e.plan: Prepared(executor=e, variants=()) for e in others}
-        self.plain[eager.plan] = self.eager
         self.active: Executor = eager
         self.in_force, self.newcomer = self.eager, self.eager
         self.variants: tuple[Variants, ...] = ()
@@ -126,7 +127,7 @@ class Serving:
             self.active, self.variants = executor, variants
             if in_force is not None:
                 self.in_force = in_force
-        self._watch_live(executor.plan not in self.plain)
+        self._watch_live(executor is not self.eager.executor)
         for current in variants:
             current.revive()
         gone = [v for v in old if v not in variants]

@@ -1,8 +1,9 @@
 """`gearshift bench runtime`: the adapting runtime beside its peers, while neighbours come and go.
 
-Gearshift lives through each trace for real, once from nothing and once with what it learned. Twice
-in each phase it is stopped, and the static settings take their slices beside the same neighbours;
-those are composed into the trace. What is compared was so measured in the same minute.
+Gearshift lives through each trace for real, once from nothing and once with what it learned. In the
+second life it is stopped twice in each phase, and the static settings take their slices beside the
+same neighbours; those are composed into the trace. What is compared was so measured in the same
+minute; the first life is compared with the slices of the second.
 """
 
 import statistics
@@ -41,8 +42,8 @@ class Pace:
     slice_s: float = 1.0
     """Shorter ones are faster: a process that was stopped comes back to a rested machine."""
     stops: int = 2
-    """In each phase, for a slice of each static setting: the best is chosen on one half of them and
-    told on the other."""
+    """In each phase of the second life, for a slice of each static setting: the best is chosen on
+    one half of them and told on the other."""
     changes: int = 5
     traces: tuple[str, ...] = ("quiet", "neighbour", "changing")
 
@@ -83,14 +84,12 @@ def measure(
             arena = _Arena(model, folder, len(cores), pace, stack, say)
             lived = {name: arena.live_through(name, phases) for name, phases in trace.items()}
         for name, phases in trace.items():
-            theirs = {
-                start: [arena.slices[name, start, phase.neighbours] for phase in phases]
-                for start in STARTS
-            }
+            theirs = [arena.slices[name, phase.neighbours] for phase in phases]
+            nothing = [dict.fromkeys(settings, Slices()) for settings in theirs]
             for start, other in (STARTS, STARTS[::-1]):
                 about = {"model": model, "batch": arena.batch, "trace": name, "start": start}
-                mine, else_ = ((lived[name][s], theirs[s]) for s in (start, other))
-                case = case_of(phases, *mine, elsewhere=else_)
+                elsewhere = (lived[name][other], nothing)
+                case = case_of(phases, lived[name][start], theirs, elsewhere=elsewhere)
                 cases.append({"case": about, **case, "ready_s": arena.ready_s})
         doubles += map(noise_of, arena.slices.values())
     noise = statistics.geometric_mean(doubles)
@@ -112,7 +111,7 @@ class _Arena:
         self, model: str, folder: Path, num_cores: int, pace: Pace, stack: ExitStack, say: Say
     ) -> None:
         self.model, self.folder, self.pace, self.say = model, folder, pace, say
-        self.slices: dict[tuple[str, str, Condition], dict[str, Slices]] = {}
+        self.slices: dict[tuple[str, Condition], dict[str, Slices]] = {}
         self.static: dict[str, Contender] = {}
         self._turn = 0
         everybody = {"the export": self._make(stack, Setting(kind="export"))}
@@ -143,16 +142,16 @@ class _Arena:
         lived = {}
         for start in STARTS:
             self.say(f"{self.model}: {name}, {start}")
-            lived[start] = self._run(name, start, phases)
+            stops = self.pace.stops if start == STARTS[-1] else 0
+            lived[start] = self._run(name, start, phases, stops)
         return lived
 
-    def _run(self, name: str, start: str, phases: Sequence[Phase]) -> Lived:
+    def _run(self, name: str, start: str, phases: Sequence[Phase], stops: int) -> Lived:
         """One process lives through the whole trace, with stops; neighbours come and go while it
         runs."""
         gearshift = self.lives[name, start]
         answers: list[dict[str, Any]] = []
         ends_s: list[float] = []
-        stops = self.pace.stops
         parts = [phase.seconds / (stops + 1) for phase in phases]
         try:
             for index, phase in enumerate(phases):
@@ -160,10 +159,10 @@ class _Arena:
                     if index == 0:
                         gearshift.open()
                         self.ready_s[f"gearshift, {name}, {start}"] = gearshift.ready_s
-                        gearshift.begin(parts[0])
+                        gearshift.begin(parts[0] if stops else sum(parts))
                     for stop in range(stops):
                         answers.append(gearshift.end())
-                        self._take_slices(name, start, phase.neighbours)
+                        self._take_slices(name, phase.neighbours)
                         is_last = stop + 1 == stops
                         beyond = parts[index + 1 : index + 2] if is_last else []
                         gearshift.begin(parts[index] + sum(beyond))
@@ -179,10 +178,10 @@ class _Arena:
             decisions=answers[-1]["decisions"],
         )
 
-    def _take_slices(self, trace: str, start: str, condition: Condition) -> None:
+    def _take_slices(self, trace: str, condition: Condition) -> None:
         """One of each, in rotating order."""
         fresh = {name: Slices() for name in self.static}
-        slices = self.slices.setdefault((trace, start, condition), fresh)
+        slices = self.slices.setdefault((trace, condition), fresh)
         names = list(self.static)
         self._turn = (self._turn + 1) % len(names)
         others = " and ".join(map(str, condition)) or "nobody else"

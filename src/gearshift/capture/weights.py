@@ -7,14 +7,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from operator import attrgetter, contains, getitem, is_
+from time import monotonic
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
+from torch.utils.hooks import RemovableHandle
 
 _version = attrgetter("_version")
 _training = attrgetter("training")
+IN_PLACE_S = 1.0
 GLOBAL_HOOKS = (_global_forward_hooks, _global_forward_pre_hooks)
 
 
@@ -39,7 +42,9 @@ class WeightWatch:
         self._were = [dict(held) for held in self._filled]
         hooks = [h for m in modules for h in (m._forward_hooks, m._forward_pre_hooks)]
         self._no_hooks = [h for h in (*hooks, *GLOBAL_HOOKS) if not h]
-        self._empty = [*(held for held in dicts if not held), *self._no_hooks]
+        self._empty = [held for held in dicts if not held]
+        self._handles = self._latest = -1
+        self._latest_s = 0.0
         self._tensors: list[Tensor] = [holder[key] for holder, key in slots]
         # Of the others, two that differ cannot be taken for equal.
         loose = [s for s in slots if id(s[0]) not in own or s[0][s[1]].numel() <= 1]
@@ -60,6 +65,7 @@ class WeightWatch:
             return False
         return (
             same
+            and (RemovableHandle.next_id == self._handles or self._unhooked())
             and not any(self._empty)
             and all(map(is_, map(dict.get, self._loose_holders, self._loose_keys), self._loose))
             and list(map(_version, self._tracked)) == self._versions
@@ -67,6 +73,19 @@ class WeightWatch:
             and not any(map(_training, self._modules))
             and not any(map(contains, self._plain, repeat("forward")))
         )
+
+    def _unhooked(self) -> bool:
+        """Hooks are numbered: as long as none was made anywhere, none of these modules has one. A
+        number is given before the hook is in its place, so it must have been the last for a
+        while."""
+        number, now_s = RemovableHandle.next_id, monotonic()
+        if any(self._no_hooks):
+            return False
+        if number != self._latest:
+            self._latest, self._latest_s = number, now_s
+        elif now_s - self._latest_s > IN_PLACE_S:
+            self._handles = number
+        return True
 
     def training(self) -> bool:
         return any(map(_training, self._modules))

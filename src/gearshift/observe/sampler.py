@@ -121,6 +121,11 @@ class Sampler:
         self._counters.close()
 
     @property
+    def neighbours(self) -> int:
+        """How many there are, as far as the last glances told."""
+        return self._neighbours.count
+
+    @property
     def doubtful(self) -> bool:
         """Whether the last glance said that somebody came or went, but one is not enough."""
         return self._neighbours.doubtful

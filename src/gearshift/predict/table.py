@@ -251,9 +251,19 @@ class Table:
             if region.split is not None and region.split.shares is None:
                 factors.append(self._rest(situation))
                 continue
+            if region.rewrite.backend == "eager":
+                factors.append(self._sparing(situation))
+                continue
             wanted = self._threads(region) + situation.neighbours
             factors.append(max(1.0, wanted / self.num_cores) ** _waiting(region))
         return sum(factors) / len(factors)
+
+    def _sparing(self, situation: Situation) -> float:
+        """PyTorch itself leaves the others their cores, and shares the last one with them."""
+        left = max(1, self.num_cores - situation.neighbours)
+        return (self.num_cores / left) ** 0.8 * max(
+            1.0, (left + situation.neighbours) / self.num_cores
+        )
 
     def _rest(self, situation: Situation) -> float:
         """Shares that follow use what is left: half of each core that somebody else wants, too."""
@@ -264,9 +274,7 @@ class Table:
 def _waiting(region: Region) -> float:
     """How hard its threads wait for each other (fitted to the built-in models on two cores beside
     one neighbour: 1.3 to 2 times as long, 2.9 spinning, 1.4 to 17 in OpenMP)."""
-    if region.threads == 1 and region.rewrite.backend == "eager":
-        return 1.0
-    if region.rewrite.backend in ("eager", "inductor"):
+    if region.rewrite.backend == "inductor":
         return 4.0
     return 2.5 if region.rewrite.spin else 1.5
 
