@@ -8,24 +8,23 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from time import perf_counter
 from typing import Any
 
-from gearshift.act.backends import Executable
 from gearshift.act.compile import build_variant
-from gearshift.act.engines import Engine
 from gearshift.act.labels import size_number
-from gearshift.act.verify import compare, feeds, known_values
+from gearshift.act.measure import Ready, make_ready, measurement, run_on, take_turns
+from gearshift.act.verify import feeds, known_values
 from gearshift.capture.program import Fragment
 from gearshift.errors import GearshiftError
 from gearshift.ir.graph import Graph
 from gearshift.ir.hierarchy import Branch, hierarchy
-from gearshift.ir.measurement import Measurement, Metric, OpReading, Source
-from gearshift.ir.region import boundary, identity
+from gearshift.ir.measurement import Measurement, OpReading
+from gearshift.ir.region import boundary
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.work import Size, Work, work_of
 from gearshift.observe.hal import Bound, model_traffic
 from gearshift.plan import Plan, Region, Rewrite
+from gearshift.plan.rewrite import why_unfit
 from gearshift.predict.roofline import least_s
 from gearshift.runtime import Runtime
 from gearshift.view.profiled import HotOp, Line
@@ -33,24 +32,6 @@ from gearshift.view.roofline import Roof
 
 log = logging.getLogger("gearshift")
 Progress = Callable[[str], None]
-MIN_CALLS = 5
-
-
-def take_turns(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
-    """Seconds of each call, in rotating order, until the time is up or each has had its turns."""
-    names = list(calls)
-    latencies: dict[str, list[float]] = {name: [] for name in names}
-    for name in names:
-        calls[name]()
-    end_s = perf_counter() + seconds
-    turn = 0
-    while names and (perf_counter() < end_s or turn < MIN_CALLS):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            start_s = perf_counter()
-            calls[name]()
-            latencies[name].append(perf_counter() - start_s)
-        turn += 1
-    return latencies
 
 
 def profile_regions(
@@ -84,7 +65,7 @@ def profile_ops(runtime: Runtime, *, seconds: float) -> dict[str, OpReading]:
             variant = build_variant(fragment, (op,), fragment.example, runtime.open_engine)
             (executable,), (engine,) = variant.executables, variant.engines
             inputs, _ = feeds(executable, values)
-            calls[op.name] = partial(_run_on, engine, executable, inputs)
+            calls[op.name] = partial(run_on, engine, executable, inputs)
         for name, latencies in take_turns(calls, seconds).items():
             found[name] = _reading(fragment, name, values, statistics.median(latencies))
     return found
@@ -195,10 +176,6 @@ def roof_of(roofline: Roofline) -> Roof:
     return Roof(peak_flops_s=roofline.peak_flops_s, bytes_s=rates)
 
 
-def _run_on(engine: Engine, executable: Executable, inputs: Sequence[Any]) -> Any:
-    return engine.start(executable.run, inputs).result()
-
-
 def _profile_region(
     runtime: Runtime,
     fragment: Fragment,
@@ -207,32 +184,19 @@ def _profile_region(
     values: dict[str, Any],
     seconds: float,
 ) -> Iterator[Measurement]:
-    built: dict[str, tuple[float, float, int]] = {}
-    calls: dict[str, Callable[[], Any]] = {}
+    built: dict[str, tuple[Region, Ready]] = {}
     for rewrite in rewrites:
-        start_s = perf_counter()
         as_set = Region(ops=region.ops, engine=region.engine, rewrite=rewrite)
-        what = f"region {region.name} by {rewrite}"
-        try:
-            variant = build_variant(fragment, (as_set,), fragment.example, runtime.open_engine)
-            (executable,), (engine,) = variant.executables, variant.engines
-            inputs, expected = feeds(executable, values)
-            got = list(engine.start(executable.run, inputs).result())
-            error = compare(expected, got, runtime.tolerance, what)
-        except GearshiftError as refusal:
-            log.warning("%s: refused: %s", what, str(refusal))
+        reason = why_unfit(as_set, runtime.space) if rewrite.option else None
+        if reason is not None:
+            log.info("region %s by %s: %s", region.name, rewrite, reason)
             continue
-        built[str(rewrite)] = (perf_counter() - start_s, error, executable.held_bytes)
-        calls[str(rewrite)] = partial(_run_on, engine, executable, inputs)
+        try:
+            ready = make_ready(fragment, as_set, values, runtime.open_engine, runtime.tolerance)
+        except GearshiftError as refusal:
+            log.warning("region %s by %s: refused: %s", region.name, rewrite, str(refusal))
+            continue
+        built[str(rewrite)] = (as_set, ready)
+    calls = {name: ready.call for name, (_, ready) in built.items()}
     for name, latencies in take_turns(calls, seconds * len(calls)).items():
-        build_s, error, held_bytes = built[name]
-        yield Measurement(
-            region=identity(fragment.graph, region.ops),
-            ops=region.ops,
-            engine=region.engine,
-            rewrite=name,
-            latency_s=statistics.median(latencies),
-            held_bytes=Metric(value=held_bytes, source=Source.MODELLED),
-            max_error=error,
-            build_s=build_s,
-        )
+        yield measurement(fragment, *built[name], latencies)

@@ -17,7 +17,7 @@ from gearshift.errors import CompileError, GearshiftError
 from gearshift.ir.region import boundary, run_order
 from gearshift.ir.topology import CALLER, members
 from gearshift.plan.plan import Plan, Region
-from gearshift.plan.rewrite import EAGER
+from gearshift.plan.rewrite import BUFFERS, EAGER, TILES, Rewrite
 from gearshift.plan.split import COLUMNS, DEPTH, INTERLEAVED, ROWS
 
 OpenEngine = Callable[[str], Engine]
@@ -205,6 +205,8 @@ def _build(
     try:
         if region.split is not None:
             return _build_divided(backend, order, region, engine, leaves)
+        if region.rewrite.option == TILES:
+            return _build_tiled(backend, order, engine, leaves)
         built: Executable = engine.call(lambda: backend.build(order))
     except GearshiftError:
         raise
@@ -225,6 +227,15 @@ def _build_divided(
     assert leaves is not None, "at any shape a region runs undivided"
     shared = is_shared(backend, region)
     return build_divided(backend, order, region, engine, leaves, shared=shared)
+
+
+def _build_tiled(
+    backend: Any, order: Order, engine: Engine, leaves: Sequence[Any] | None
+) -> Executable:
+    from gearshift.act.lower.tiles import build_tiled  # needs what reads ONNX
+
+    assert leaves is not None, "at any shape a region runs as a whole"
+    return build_tiled(backend, order, engine, leaves)
 
 
 def order_for(fragment: Fragment, region: Region, engine: Engine) -> tuple[Any, Order]:
@@ -255,10 +266,13 @@ def is_shared(backend: Any, region: Region) -> bool:
 
 
 def any_shape_regions(regions: tuple[Region, ...]) -> tuple[Region, ...]:
-    """The same regions where a backend that must know the shapes is replaced by eager, and what is
-    divided runs on one of the engines."""
+    """The same regions where a backend that must know the shapes is replaced by eager, what is
+    divided runs on one of the engines, and options that must know the shapes are left out."""
     whole = [replace(r, engine=members(r.engine)[0], split=None) for r in regions]
-    return tuple(
-        region if BACKENDS[region.rewrite.backend].any_shape else replace(region, rewrite=EAGER)
-        for region in whole
-    )
+    return tuple(replace(region, rewrite=_at_any_shape(region.rewrite)) for region in whole)
+
+
+def _at_any_shape(rewrite: Rewrite) -> Rewrite:
+    if not BACKENDS[rewrite.backend].any_shape:
+        return EAGER
+    return replace(rewrite, option="") if rewrite.option in (BUFFERS, TILES) else rewrite

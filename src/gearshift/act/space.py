@@ -8,7 +8,7 @@ from functools import partial
 
 from gearshift.act.backends import BACKENDS
 from gearshift.act.pool import EnginePool
-from gearshift.capture.program import Program
+from gearshift.capture.program import Fragment, Program
 from gearshift.ir.topology import CALLER, members
 from gearshift.plan.legal import Space
 from gearshift.plan.plan import Region
@@ -37,12 +37,26 @@ def space_of(program: Program, pool: EnginePool, quota: float | None = None) -> 
         max_threads=num_cores,
         usable_cores=usable,
         why_undivided=partial(_why_undivided, program),
+        why_untiled=partial(_why_untiled, program),
     )
+
+
+def _fragment(program: Program, region: Region) -> Fragment:
+    return next(f for f in program.fragments if region.name in f.graph.position)
+
+
+def _why_untiled(program: Program, region: Region) -> str | None:
+    fragment = _fragment(program, region)
+    if fragment.onnx is None:
+        return "only what has an ONNX form is proven to keep rows apart"
+    from gearshift.act.lower.tiles import why_untiled  # needs what reads ONNX
+
+    return why_untiled(fragment, region)
 
 
 def _why_undivided(program: Program, region: Region) -> str | None:
     """Only what needs no Python at run time can run in parts at the same time."""
-    fragment = next(f for f in program.fragments if region.name in f.graph.position)
+    fragment = _fragment(program, region)
     if region.rewrite.backend not in PARALLEL or fragment.onnx is None:
         return f"{region.rewrite.backend} does not run in parts; {', '.join(PARALLEL)} do"
     from gearshift.act.lower.split import why_undivided  # needs what reads ONNX

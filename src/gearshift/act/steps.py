@@ -99,6 +99,9 @@ def bind(
                     del waiting[key]
 
     for index, (built_region, engine) in enumerate(built):
+        following = built[index + 1][0] if index + 1 < len(built) else None
+        if following is not None and following.ahead is not None:
+            steps.append((_calling(following.ahead), index))
         wait_for(built_region.inputs)
         reads = tuple(home[name] for name in (*built_region.inputs, *built_region.sizes))
         writes = tuple(home[name] for name in built_region.outputs)
@@ -111,6 +114,13 @@ def bind(
             waiting.update(dict.fromkeys(built_region.outputs, (finish, index)))
     wait_for(list(waiting))
     return tuple(step for step, _ in steps), tuple(index for _, index in steps)
+
+
+def _calling(ahead: Callable[[], None]) -> Step:
+    def step(values: list[Any]) -> None:
+        ahead()
+
+    return step
 
 
 def _here(

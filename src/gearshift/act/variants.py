@@ -103,7 +103,9 @@ class Variants:
         try:
             exams = self.shop.exams
             exam = exams.of(self.fragment, leaves)
-            parts = tuple((r.ops, r.rewrite.backend, r.split) for r in variant.regions)
+            parts = tuple(
+                (r.ops, r.rewrite.backend, r.rewrite.option, r.split) for r in variant.regions
+            )
             kind = (variant.signature, parts)
             verdict = verify(variant, exam, self.shop.tolerance, exams.passed(exam, kind))
             exams.note(exam, kind, verdict.finite_only)

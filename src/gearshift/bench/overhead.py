@@ -18,13 +18,13 @@ from gearshift.act.backends import BACKENDS, NullBackend, Order, register
 from gearshift.act.backends.onnxruntime import open_session, weight_arrays
 from gearshift.act.backends.openvino import compile_model
 from gearshift.act.compile import concrete
+from gearshift.act.measure import take_turns
 from gearshift.act.verify import Tolerance
 from gearshift.bench.arena import Contender, Setting
 from gearshift.decide.keep import Keep
 from gearshift.ir.topology import CALLER
 from gearshift.plan import Plan, Region, Rewrite
 from gearshift.plan.plan import whole
-from gearshift.profile import take_turns
 from gearshift.runtime import Runtime, adapt
 from gearshift.zoo import ZOO
 

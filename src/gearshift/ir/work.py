@@ -45,11 +45,21 @@ def work_of(graph: Graph, ops: Sequence[str], size: Size) -> Work:
     )
 
 
+def made_bytes(graph: Graph, ops: Sequence[str], size: Size) -> int:
+    """Of all that these ops make, one after the other."""
+    count = _Counter(graph, size)
+    moving = [graph.by_name[name] for name in ops if graph.by_name[name].kind != kinds.RESHAPE]
+    return sum(count.bytes(value) for op in moving for value in op.outputs)
+
+
+def value_bytes(graph: Graph, values: Sequence[str], size: Size) -> int:
+    return sum(map(_Counter(graph, size).bytes, values))
+
+
 def boundary_bytes(graph: Graph, size: Size) -> tuple[int, int]:
     """What goes into the graph, and what comes out."""
-    count = _Counter(graph, size)
-    read = sum(count.bytes(value.name) for value in graph.inputs)
-    return read, sum(map(count.bytes, graph.outputs))
+    read = value_bytes(graph, [value.name for value in graph.inputs], size)
+    return read, value_bytes(graph, graph.outputs, size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +73,11 @@ class Heaviest:
     """Of one number of that."""
 
 
-def heaviest(graph: Graph, size: Size) -> Heaviest:
+def heaviest(graph: Graph, size: Size, ops: Sequence[str] | None = None) -> Heaviest:
+    """Of these ops, or of all."""
     count = _Counter(graph, size)
-    op = max(graph.ops, key=count.flops)
+    those = graph.ops if ops is None else [graph.by_name[name] for name in ops]
+    op = max(those, key=count.flops)
     made = op.outputs[0]
     dims = count.shape(made)
     return Heaviest(

@@ -112,12 +112,24 @@ def cover(graph: Graph, runnable: Collection[str], rewrite: "Rewrite") -> "Plan"
     return ordered(graph, tuple(regions))
 
 
-def formed(graph: Graph, *, granularity: int, like: "Region") -> "Plan":
-    """Regions so many levels down the hierarchy of modules and data flow; 0: one per fragment."""
-    from gearshift.plan.plan import ordered
+def formed(
+    graph: Graph,
+    *,
+    granularity: int,
+    like: "Region",
+    runnable: Collection[str] | None = None,
+) -> "Plan":
+    """Regions so many levels down the hierarchy of modules and data flow; 0: one per fragment. Of
+    what is not all runnable so, if that is told, the rest stays eager."""
+    from gearshift.plan.plan import Region, ordered
 
     branches = [found for root in hierarchy(graph) for found in root.at(granularity)]
-    return ordered(graph, tuple(replace(like, ops=branch.ops) for branch in branches))
+    able = [runnable is None or set(runnable).issuperset(branch.ops) for branch in branches]
+    regions = [
+        replace(like, ops=branch.ops) if can else Region(ops=branch.ops)
+        for branch, can in zip(branches, able, strict=True)
+    ]
+    return ordered(graph, tuple(regions))
 
 
 def _runs(

@@ -39,6 +39,8 @@ class Space:
     """How many threads can be at work at once: a quota may allow fewer than there are cores."""
     why_undivided: Callable[[Region], str | None] = _not_proven
     """Why a region cannot be divided as its split says; None if it can."""
+    why_untiled: Callable[[Region], str | None] = _not_proven
+    """Why a region cannot run a few rows at a time; None if it can."""
 
 
 def why_illegal(plan: Plan, space: Space) -> str | None:
@@ -61,22 +63,33 @@ def legal_moves(plan: Plan, space: Space) -> Iterator[Move]:
                 yield move
 
 
-def candidates(space: Space, splits: Sequence[Split] = (Split(),)) -> dict[str, Plan]:
+def candidates(
+    space: Space, splits: Sequence[Split] = (Split(),), granularity: int = 0
+) -> dict[str, Plan]:
     """For each setting the plan that gives it all it can run, by fingerprint; eager is one. What
     takes long to build is left out where others can run everything. And the whole model divided
     over all cores, an engine each; if there are several splits to choose from, over the first two
-    cores by each of them, and on each of the two alone."""
+    cores by each of them, and on each of the two alone. `granularity` is how many levels down the
+    hierarchy the regions of the others are."""
     runnable = {name: ops for name, ops in space.runnable.items() if ops}
     everything = len(space.graph.ops)
     quick = any(len(ops) == everything for n, ops in runnable.items() if n not in SLOW_OR_PLAIN)
-    plans = [
-        cut.cover(space.graph, runnable[r.backend], r)
+    usual = [
+        r
         for r in space.rewrites
         if r.backend in runnable and not (quick and r.backend == "inductor")
     ]
+    plans = [_formed(space.graph, runnable[r.backend], r, granularity) for r in usual]
     plans += _divided(space, runnable, splits)
     legal = [plan for plan in (whole(space.graph), *plans) if why_illegal(plan, space) is None]
     return {plan.fingerprint: plan for plan in legal}
+
+
+def _formed(graph: Graph, runnable: frozenset[str], rewrite: Rewrite, granularity: int) -> Plan:
+    if granularity == 0:
+        return cut.cover(graph, runnable, rewrite)
+    like = Region(ops=(), rewrite=rewrite)
+    return cut.formed(graph, granularity=granularity, like=like, runnable=runnable)
 
 
 def _divided(

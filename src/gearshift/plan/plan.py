@@ -84,6 +84,8 @@ def why_malformed(plan: Plan) -> str | None:
         threads, spin = region.rewrite.threads, region.rewrite.spin
         if not isinstance(threads, int | None) or not isinstance(spin, bool):
             return f"region {number}: threads={threads!r:.20}, spin={spin!r:.20}"
+        if not isinstance(region.rewrite.option, str):
+            return f"region {number}: option={region.rewrite.option!r:.50}"
         if not _is_split(region.split):
             return f"region {number}: split={region.split!r:.100}"
     return None

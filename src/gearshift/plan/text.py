@@ -123,7 +123,7 @@ def parse_rewrite(entry: Any) -> Rewrite:
         raise PlanError(f"a rewrite is a backend's name or an object, not {entry!r}")
     _only_known(entry, Rewrite, "rewrite")
     kinds: dict[str, type | tuple[type, ...]]
-    kinds = {"backend": str, "threads": (int, type(None)), "spin": bool}
+    kinds = {"backend": str, "threads": (int, type(None)), "spin": bool, "option": str}
     for key, value in entry.items():
         if not isinstance(value, kinds[key]) or (key == "threads" and isinstance(value, bool)):
             raise PlanError(f"rewrite.{key} cannot be {value!r}")

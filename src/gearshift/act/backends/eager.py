@@ -3,21 +3,25 @@
 Must not know other backends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gearshift.act.backends.onnxruntime import build_session
 from gearshift.act.backends.protocol import Executable, Order
-from gearshift.act.openmp import on_threads
+from gearshift.act.prefetch import reading
 from gearshift.capture.program import Fragment
-from gearshift.plan.rewrite import Rewrite
+from gearshift.ir.region import boundary
+from gearshift.plan.rewrite import CHANNELS_LAST, PREFETCH, TILES, Rewrite
+
+IMAGE_DIMS = 4
 
 
 class EagerBackend:
     name = "eager"
-    settings = frozenset({"threads"})
+    settings = frozenset({CHANNELS_LAST, PREFETCH, TILES})
     any_shape = True
     any_thread = False
 
@@ -25,13 +29,14 @@ class EagerBackend:
         return frozenset(op.name for op in fragment.graph.ops)
 
     def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
-        """On all threads that the caller allows; or on one, which waits for no other that lost its
-        core."""
-        lean = (Rewrite(backend=self.name, threads=1),) if num_cores > 1 else ()
-        return (Rewrite(backend=self.name), *lean)
+        return (Rewrite(backend=self.name),)
 
     def held_bytes(self, order: Order) -> int:
         shared = order.fragment.fx is not None and order.device.type == "cpu"
+        if shared and order.rewrite.option == CHANNELS_LAST:
+            names = boundary(order.fragment.graph, order.ops).weights
+            weights = [order.fragment.weights[name] for name in names]
+            return sum(weight.nbytes for weight in weights if weight.dim() == IMAGE_DIMS)
         return 0 if shared else order.weight_bytes
 
     def build(self, order: Order) -> Executable:
@@ -44,15 +49,35 @@ class EagerBackend:
         def run(*inputs: Tensor) -> Sequence[Tensor]:
             return forward(*inputs, *weights)
 
-        if order.rewrite.threads is not None:
-            run = on_threads(order.rewrite.threads, run)
+        if order.rewrite.option == CHANNELS_LAST:
+            run = _channels_last(forward, weights)
         return Executable(
+            ahead=reading(weights) if order.rewrite.option == PREFETCH else None,
             run=run if order.device.type == "cpu" else _there_and_back(run, order.device),
             inputs=cut.inputs,
             sizes=cut.sizes,
             outputs=cut.outputs,
             held_bytes=self.held_bytes(order),
         )
+
+
+def _channels_last(
+    forward: Callable[..., Sequence[Tensor]], weights: Sequence[Tensor]
+) -> Callable[..., Sequence[Tensor]]:
+    """Images and kernels so, which convolutions pass on; what comes out is as it would be."""
+    turned = tuple(map(_turned, weights))
+
+    def run(*inputs: Tensor | int) -> Sequence[Tensor]:
+        results = forward(*map(_turned, inputs), *turned)
+        return [result.contiguous() for result in results]
+
+    return run
+
+
+def _turned(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.dim() == IMAGE_DIMS:
+        return value.contiguous(memory_format=torch.channels_last)
+    return value
 
 
 def _there_and_back(run, device: torch.device):  # type: ignore[no-untyped-def]

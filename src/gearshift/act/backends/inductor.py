@@ -19,7 +19,7 @@ from gearshift.act.backends.graph_mail import pack
 from gearshift.act.backends.protocol import Executable, Order
 from gearshift.capture.program import Fragment
 from gearshift.errors import CompileError
-from gearshift.plan.rewrite import Rewrite
+from gearshift.plan.rewrite import UNROLL, Rewrite
 
 CHILD = "gearshift.act.backends.inductor_child"
 TIMEOUT_S = 600
@@ -27,7 +27,7 @@ TIMEOUT_S = 600
 
 class InductorBackend:
     name = "inductor"
-    settings = frozenset({"threads"})
+    settings = frozenset({"threads", UNROLL})
     any_shape = False
     any_thread = False
 
@@ -50,7 +50,7 @@ class InductorBackend:
         values = order.fragment.graph.values
         inputs = [(order.shapes[n], getattr(torch, values[n].dtype)) for n in cut.inputs]
         inputs += [(tuple(weight.shape), weight.dtype) for weight in weights]
-        artefact = _compile(cut.body, inputs, order.threads)
+        artefact = _compile(cut.body, inputs, order.threads, order.rewrite.option)
 
         def run(*given: Tensor) -> Sequence[Tensor]:
             return artefact(*[tensor.contiguous() for tensor in given], *weights)
@@ -64,12 +64,12 @@ class InductorBackend:
         )
 
 
-def _compile(module: torch.fx.GraphModule, inputs: list[Any], threads: int) -> Any:
+def _compile(module: torch.fx.GraphModule, inputs: list[Any], threads: int, option: str) -> Any:
     from torch._inductor.standalone_compile import AOTCompiledArtifact
 
     with tempfile.TemporaryDirectory(prefix="gearshift-") as folder:
         request, result = Path(folder, "request"), Path(folder, "result")
-        request.write_bytes(pickle.dumps((pack(module), inputs, threads)))
+        request.write_bytes(pickle.dumps((pack(module), inputs, threads, option)))
         command = [sys.executable, "-m", CHILD, str(request), str(result)]
         try:
             child = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)

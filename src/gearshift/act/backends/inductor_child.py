@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
+SHORT = 64
+"""Reductions over fewer than so many are written out, if that is asked for."""
 
 
 def main(request: str, result: str) -> None:
@@ -26,10 +28,14 @@ def main(request: str, result: str) -> None:
 
     import gearshift.capture.recurrent  # noqa: F401 - its ops may be in the graph
     from gearshift.act.backends.graph_mail import unpack
+    from gearshift.plan.rewrite import UNROLL
 
-    nodes, inputs, threads = pickle.loads(Path(request).read_bytes())
+    nodes, inputs, threads, option = pickle.loads(Path(request).read_bytes())
     torch.set_num_threads(threads)
     torch._inductor.config.cpp.threads = threads
+    if option == UNROLL:
+        torch._inductor.config.unroll_reductions_threshold = SHORT
+        torch._inductor.config.cpp.enable_floating_point_contract_flag = "fast"
     mode = FakeTensorMode(shape_env=ShapeEnv())
     real = [torch.empty(shape, dtype=dtype) for shape, dtype in inputs]
     examples: list[Any] = [mode.from_tensor(tensor, static_shapes=True) for tensor in real]

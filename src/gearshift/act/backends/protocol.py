@@ -71,6 +71,8 @@ class Executable:
     into: Callable[..., None] | None = None
     """The same, but results are written to the tensors given first: contiguous, of the right shapes
     and types."""
+    ahead: Callable[[], None] | None = None
+    """To be called when the region before it begins; does not wait for anything."""
 
 
 def thread_counts(num_cores: int) -> list[int]:
@@ -81,7 +83,7 @@ def thread_counts(num_cores: int) -> list[int]:
 class Backend(Protocol):
     name: str
     settings: frozenset[str]
-    """Which fields of a Rewrite it heeds; a plan that sets others is refused."""
+    """Which fields of a Rewrite it heeds, and which options; a plan that sets others is refused."""
     any_shape: bool
     """Whether it can build a region without knowing the shapes."""
     any_thread: bool

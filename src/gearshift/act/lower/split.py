@@ -17,10 +17,11 @@ from gearshift.act.lower.anatomy import Anatomy, Undivided, anatomy
 from gearshift.act.lower.channels import column_entries, column_parts, depth_parts
 from gearshift.act.lower.independence import Axis
 from gearshift.act.lower.part import Built, Join, PartBody, PieceDivision
-from gearshift.act.lower.rows import FEW, MORE, Rows, rows_of
+from gearshift.act.lower.row_slices import RowLedger, joined, rows_in
+from gearshift.act.lower.rows import rows_of
 from gearshift.act.lower.shares import Shares, in_a_row
 from gearshift.act.lower.spatial import spatial_parts
-from gearshift.capture.program import Fragment, Shapes
+from gearshift.capture.program import Fragment
 from gearshift.errors import CompileError
 from gearshift.plan.plan import Region
 from gearshift.plan.split import BLOCK, DEPTH, INTERLEAVED, ROWS, SPATIAL, Split
@@ -80,26 +81,15 @@ def _by_rows(
     *,
     shared: bool,
 ) -> Executable:
-    assert order.shapes is not None
-    rows = rows_of(order.fragment, order.ops)
-    bound = order.fragment.sizes.bind(leaves)
-    num_rows = bound[rows.symbol]
-
-    def sizes_at(count: int) -> dict[str, int]:
-        return order.fragment.size_numbers({**bound, rows.symbol: count})
-
-    some = [sizes_at(count) for count in (FEW, MORE, num_rows)]
-    settled = {n: size for n, size in some[0].items() if some[1][n] == some[2][n] == size}
-    order = replace(order, shapes=_open(order.shapes, rows), sizes=settled)
-    built = _build(backend, order, team, shared=shared)
-    feeds = {n: tuple(sizes_at(n)[name] for name in built[0].sizes) for n in range(1, num_rows + 1)}
+    ledger = RowLedger(order, leaves)
+    built = _build(backend, ledger.open_order, team, shared=shared)
     division = RowDivision(
         runs=[part.run for part in built],
         intos=[part.into for part in built],
-        num_rows=num_rows,
-        inputs=[rows.axes.get(name) for name in built[0].inputs],
-        outputs=[rows.axes.get(name) for name in built[0].outputs],
-        sizes=feeds,
+        num_rows=ledger.num_rows,
+        inputs=ledger.axes(built[0].inputs),
+        outputs=ledger.axes(built[0].outputs),
+        sizes=ledger.feeds(built[0].sizes),
         shares=Shares(len(team.engines), split.shares),
         interleaved=split.how == INTERLEAVED,
     )
@@ -149,19 +139,6 @@ def _build_on(engine: Engine, backend: Backend, order: Order) -> Executable:
     mine = replace(order, engine=engine.spec)
     built: Executable = engine.call(lambda: backend.build(mine))
     return built
-
-
-def _open(shapes: Shapes, rows: Rows) -> Shapes:
-    """With the number of rows left open."""
-
-    def opened(name: str, shape: Sequence[int | str]) -> tuple[int | str, ...]:
-        axis = rows.axes.get(name)
-        if axis is None:
-            return tuple(shape)
-        size = "rows" if axis.unit == 1 else f"rows_{axis.unit}"
-        return (*shape[: axis.index], size, *shape[axis.index + 1 :])
-
-    return {name: opened(name, shape) for name, shape in shapes.items()}
 
 
 class RowDivision:
@@ -227,13 +204,13 @@ class RowDivision:
         into = self._intos[member]
         assert into is not None
         pairs = zip(whole, self._outputs, strict=True)
-        places = [tensor if axis is None else _rows(tensor, axis, rows) for tensor, axis in pairs]
+        places = [tensor if axis is None else rows_in(tensor, axis, rows) for tensor, axis in pairs]
         share = len(rows) / self._num_rows
         return Part(member, into, [places, *self._feeds(inputs, rows)], share, (rows, whole))
 
     def _feeds(self, inputs: Sequence[Tensor], rows: range) -> list[Any]:
         pairs = zip(inputs, self._inputs, strict=True)
-        taken = [t if axis is None else _rows(t, axis, rows) for t, axis in pairs]
+        taken = [t if axis is None else rows_in(t, axis, rows) for t, axis in pairs]
         return [*taken, *self._sizes[len(rows)]]
 
     def join(
@@ -245,7 +222,7 @@ class RowDivision:
             return whole
         rows = [part.about[0] for part in parts]
         whole = [
-            _joined([result[index] for result in results], axis, rows)
+            joined([result[index] for result in results], axis, rows)
             for index, axis in enumerate(self._outputs)
         ]
         self._forms = [(tensor.shape, tensor.dtype) for tensor in whole]
@@ -258,33 +235,3 @@ class RowDivision:
         for member in range(len(self._runs)):
             if member not in at_work:
                 self.shares.left_out(member)
-
-
-def _rows(tensor: Tensor, axis: Axis, rows: range) -> Tensor:
-    if rows.step == 1:
-        return tensor.narrow(axis.index, rows.start * axis.unit, len(rows) * axis.unit)
-    apart = _apart(tensor, axis)
-    picked = apart[(slice(None),) * axis.index + (slice(rows.start, None, rows.step),)]
-    return picked.flatten(axis.index, axis.index + 1)
-
-
-def _joined(results: Sequence[Tensor], axis: Axis | None, rows: Sequence[range]) -> Tensor:
-    """What is not divided is the same in each."""
-    if axis is None or len(results) == 1:
-        return results[0]
-    if rows[0].step == 1:
-        return torch.cat(list(results), axis.index)
-    shape = list(results[0].shape)
-    shape[axis.index] = sum(map(len, rows)) * axis.unit
-    whole = torch.empty(shape, dtype=results[0].dtype)
-    apart = _apart(whole, axis)
-    for result, mine in zip(results, rows, strict=True):
-        place = (slice(None),) * axis.index + (slice(mine.start, None, mine.step),)
-        apart[place] = _apart(result, axis)
-    return whole
-
-
-def _apart(tensor: Tensor, axis: Axis) -> Tensor:
-    """With a dimension for the rows alone."""
-    rest = tensor.shape[axis.index + 1 :]
-    return tensor.reshape(*tensor.shape[: axis.index], -1, axis.unit, *rest)
