@@ -4,14 +4,15 @@ Must not know who measured.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gearshift.errors import UsageError
 
 SCHEMA_VERSION = 2
+P = TypeVar("P")
 SHIPPED = Path(__file__).with_name("profiles.json")
 """Recorded by `gearshift train split --record`."""
 
@@ -46,7 +47,8 @@ class Profile:
     """By the action's name; those that are illegal are missing."""
 
 
-def write_profiles(path: Path, profiles: Sequence[Profile], about: Mapping[str, Any]) -> None:
+def write_profiles(path: Path, profiles: Sequence[Any], about: Mapping[str, Any]) -> None:
+    """Of whatever kind."""
     data = {
         "schema_version": SCHEMA_VERSION,
         "about": dict(about),
@@ -57,11 +59,16 @@ def write_profiles(path: Path, profiles: Sequence[Profile], about: Mapping[str, 
 
 def read_profiles(path: Path) -> list[Profile]:
     """Raises UsageError, which names the file, if it holds something else."""
+    return read_as(path, _profile)
+
+
+def read_as(path: Path, make: Callable[[dict[str, Any]], P]) -> list[P]:
+    """The same for profiles of whatever kind, each made of what was written of it."""
     try:
         data = json.loads(path.read_text())
         if data["schema_version"] != SCHEMA_VERSION:
             raise ValueError(f"schema version {data['schema_version']}")
-        return [_profile(entry) for entry in data["profiles"]]
+        return [make(entry) for entry in data["profiles"]]
     except OSError as error:
         raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -16,7 +16,7 @@ from gearshift.decide.mind import Mind
 from gearshift.decide.policy import How, Options, Proposal
 from gearshift.decide.split.account import Account
 from gearshift.decide.split.actions import ACTIONS, NAMES
-from gearshift.decide.split.agent import Agent, own_file, read_agent, write_agent
+from gearshift.decide.split.agent import ROLE, Agent
 from gearshift.decide.split.players import Greedy, Learned, Player, Share
 from gearshift.decide.split.policy import SplitPolicy
 from gearshift.decide.split.profiling import Experience
@@ -260,7 +260,7 @@ def test_the_agent_learns_while_it_serves_and_what_it_learned_is_kept(tmp_path: 
     assert mind.policy.name == "dqn", "it did not fail"
     assert set(answer.reward) == {"time", "balance", "transfer", "memory"}
     mind.save()
-    kept = read_agent(own_file(tmp_path))
+    kept = ROLE.read(ROLE.own_file(tmp_path))
     assert kept.about["lessons"] >= 100
     after = kept.network.parameters
     assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
@@ -273,8 +273,8 @@ def read_shipped() -> Dqn:
 def test_E5_an_agent_that_cannot_be_used_is_named_and_the_shipped_one_decides(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = own_file(tmp_path)
-    write_agent(path, read_shipped(), {"machine": "another"})
+    path = ROLE.own_file(tmp_path)
+    ROLE.write(path, read_shipped(), {"machine": "another"})
     with caplog.at_level(logging.ERROR, logger="gearshift"):
         other = Agent(tmp_path, "here")
     assert "split.safetensors learned on another machine" in caplog.text
@@ -311,7 +311,7 @@ def test_G1_weights_that_are_no_numbers_are_caught_before_use(tmp_path: Path) ->
     assert mind.policy.name == "rules"
     policy.player.dqn.steps = 1000
     mind.save()
-    assert not own_file(tmp_path).exists(), "what is no number is not kept"
+    assert not ROLE.own_file(tmp_path).exists(), "what is no number is not kept"
 
 
 def test_where_nothing_can_be_divided_the_bandit_decides() -> None:

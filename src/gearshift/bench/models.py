@@ -1,0 +1,96 @@
+"""Models beside the built-in ones, from transformers' configurations with random weights; inputs
+of other sizes.
+
+Must not know who measures them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gearshift.errors import MissingExtraError
+
+Built = tuple[nn.Module, tuple[Tensor, ...]]
+HERE = "gearshift.bench.models"
+VOCABULARY, LENGTH, IMAGE = 30_000, 128, 224
+
+
+class First(nn.Module):
+    """The first tensor of what a transformers model returns."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        first: Tensor = self.model(x, return_dict=False)[0]
+        return first
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtraError("dev", "a model from transformers") from None
+    return transformers
+
+
+def _made(model: Any, inputs: Tensor) -> Built:
+    return First(model).eval(), (inputs,)
+
+
+def _tokens(length: int = LENGTH) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, VOCABULARY, (1, length), generator=generator)
+
+
+def _image(side: int = IMAGE) -> Tensor:
+    return torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def bert() -> Built:
+    hub = _transformers()
+    torch.manual_seed(0)
+    return _made(hub.BertModel(hub.BertConfig(vocab_size=VOCABULARY)), _tokens())
+
+
+def gpt2() -> Built:
+    hub = _transformers()
+    torch.manual_seed(0)
+    config = hub.GPT2Config(vocab_size=VOCABULARY, use_cache=False)
+    return _made(hub.GPT2Model(config), _tokens())
+
+
+def vit() -> Built:
+    hub = _transformers()
+    torch.manual_seed(0)
+    return _made(hub.ViTModel(hub.ViTConfig()), _image())
+
+
+def resnet50() -> Built:
+    hub = _transformers()
+    torch.manual_seed(0)
+    return _made(hub.ResNetModel(hub.ResNetConfig()), _image())
+
+
+def mobilenet() -> Built:
+    hub = _transformers()
+    torch.manual_seed(0)
+    return _made(hub.MobileNetV2Model(hub.MobileNetV2Config()), _image())
+
+
+MODELS = tuple(f"{HERE}:{make.__name__}" for make in (bert, gpt2, vit, resnet50, mobilenet))
+
+
+def _pair(length: int) -> tuple[Tensor, ...]:
+    tokens = _tokens(length)
+    return tokens, torch.ones_like(tokens)
+
+
+SIZES: dict[str, tuple[Callable[[], tuple[Tensor, ...]], Callable[[], tuple[Tensor, ...]]]] = {
+    "minilm": (lambda: _pair(32), lambda: _pair(256)),
+    "resnet18": (lambda: (_image(160),), lambda: (_image(320),)),
+}
+"""For a built-in model, inputs before and after a change of shapes."""

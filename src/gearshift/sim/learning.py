@@ -1,0 +1,80 @@
+"""How an agent learns in the simulator: it lives, is looked at every so many steps, and the best of
+it is kept.
+
+Must not know what it decides.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import fmean
+from typing import TypeVar
+
+from gearshift.decide.learn.dqn import Dqn
+
+P = TypeVar("P")
+HELD_OUT = 4
+"""Every fourth is not trained on."""
+POINTS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Of the learning curve."""
+
+    step: int
+    of_oracle: float
+    """On regions and traces it is not trained on: the oracle's time over its own, geometric
+    mean."""
+    reward: float
+    """Of the last episodes it trained on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    dqn: Dqn
+    curve: tuple[Point, ...]
+
+
+Told = Callable[[Point], None]
+
+
+def untold(point: Point) -> None:
+    """To nobody."""
+
+
+def apart(profiles: Sequence[P], name: Callable[[P], str]) -> tuple[list[P], list[P]]:
+    """To train on, to test on: those of the same name are in one of them only."""
+    names = list(dict.fromkeys(map(name, profiles)))
+    held_out = set(names[HELD_OUT - 1 :: HELD_OUT])
+    test = [profile for profile in profiles if name(profile) in held_out]
+    return [profile for profile in profiles if name(profile) not in held_out], test
+
+
+def schooled(
+    dqn: Dqn,
+    lived: Iterator[float],
+    scores: Callable[[Dqn], tuple[float, float]],
+    *,
+    steps: int,
+    points: int = POINTS,
+    told: Told = untold,
+) -> Trained:
+    """`lived` is what each of its choices earns; `scores` tells how well it does on what it is
+    trained on, and its share of the oracle on what it is not. Keeps the network of the point that
+    did best on the former."""
+    curve: list[Point] = []
+    best: tuple[float, Dqn] | None = None
+    every = max(1, steps // points)
+    rewards: list[float] = []
+    for step, reward in enumerate(islice(lived, steps), 1):
+        rewards.append(reward)
+        if step % every == 0:
+            frozen = Dqn(dqn.online.copy(), dqn.settings, prior=dqn.prior)
+            known, unknown = scores(frozen)
+            curve.append(Point(step=step, of_oracle=unknown, reward=fmean(rewards[-every:])))
+            told(curve[-1])
+            if best is None or known > best[0]:
+                best = known, frozen
+    assert best is not None
+    return Trained(dqn=best[1], curve=tuple(curve))
