@@ -19,6 +19,7 @@ ALONE = (
     "test_adaptive.py",
     "test_cli.py",
     "test_live.py",
+    "test_regions_live.py",
     "test_split_live.py",
 )
 """Tests that look at the machine's load or at time: nothing may run beside them."""

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "predict": {"ir", "plan"},
     "decide": {"ir", "plan", "errors", "observe", "predict"},
     "sim": {"ir", "plan", "errors", "decide", "act"},
-    "hands": {"plan", "observe", "decide"},
+    "hands": {"ir", "plan", "observe", "decide"},
     "changeover": {"ir", "plan", "decide", "predict", "hands"},
     "loop": {"ir", "plan", "observe", "decide", "hands", "changeover"},
     "view": {"plan"},

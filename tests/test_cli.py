@@ -21,6 +21,8 @@ from pathlib import Path
 import pytest
 
 from gearshift.cli import main
+from gearshift.sim.profiles import write_profiles
+from tests.profiles import regions
 
 FACTORY = """
 import torch
@@ -293,20 +295,54 @@ def test_a_terminal_gets_a_live_view(folder: Path) -> None:
         assert word in shown, shown[-2000:]
 
 
+@pytest.mark.parametrize(
+    ("args", "players"),
+    [
+        (("split",), {"dqn", "share", "greedy", "bandit"}),
+        (
+            ("rewrite", "--profiles", "regions.json"),
+            {"dqn", "rule", "measured greedy", "bandit", "always onnxruntime"},
+        ),
+    ],
+    ids=["split", "rewrite"],
+)
 def test_train_makes_an_agent_a_picture_and_a_table_and_makes_them_again(
-    folder: Path, gearshift: Callable[..., Result]
+    folder: Path, gearshift: Callable[..., Result], args: tuple[str, ...], players: set[str]
 ) -> None:
+    write_profiles(folder / "regions.json", regions("one", "two", "three", "four"), {})
     few = ("--steps", "1000", "--episodes", "1", "--seed", "5")
-    first = gearshift("train", "split", *few, "--out", "one", "--json")
+    first = gearshift("train", *args, *few, "--out", "one", "--json")
     assert first.returncode == 0, first.stderr
     told = json.loads(first.stdout)
-    assert {"dqn", "share", "greedy", "bandit"} <= set(told["standings"])
+    assert told["knob"] == args[0]
+    assert players <= set(told["standings"])
     assert [point["step"] for point in told["curve"]] == [500, 1000]
-    again = gearshift("train", "split", *few, "--out", "two")
+    again = gearshift("train", *args, *few, "--out", "two")
     assert again.returncode == 0, again.stderr
     assert "dqn" in again.stdout
     for name in ("agent.safetensors", "curve.svg", "standings.json"):
         assert (folder / "one" / name).read_bytes() == (folder / "two" / name).read_bytes()
+
+
+def test_train_rewrite_tells_what_each_spends(
+    folder: Path, gearshift: Callable[..., Result]
+) -> None:
+    write_profiles(folder / "regions.json", regions("one", "two", "three", "four"), {})
+    few = ("--steps", "1000", "--episodes", "1", "--profiles", "regions.json")
+    result = gearshift("train", "rewrite", *few)
+    assert result.returncode == 0, result.stderr
+    assert "1 models nobody trained on" in " ".join(result.stdout.split())
+    for column in ("share", "measurements", "build_s"):
+        assert column in result.stdout
+
+
+def test_train_rewrite_says_how_to_record_regions(
+    folder: Path, gearshift: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gearshift.sim.rewrite_profiles.SHIPPED", folder / "none.json")
+    result = gearshift("train", "rewrite")
+    assert result.returncode == 2
+    assert "gearshift train rewrite --record" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -316,6 +352,8 @@ def test_train_makes_an_agent_a_picture_and_a_table_and_makes_them_again(
         (("split", "--record", "--profiles", "p.json"), "exclude each other"),
         (("split", "--profiles", "missing.json"), "cannot read 'missing.json'"),
         (("split", "--profiles", "broken.json"), "holds no profiles"),
+        (("rewrite", "--profiles", "broken.json"), "holds no profiles"),
+        (("rewrite", "--balance", "1"), "--balance is no part of what a rewrite earns"),
     ],
 )
 def test_train_says_what_is_wrong(

@@ -4,6 +4,7 @@ A recipe: the loop decides what, the runtime knows how.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -15,19 +16,22 @@ from torch import Tensor
 from gearshift import settings
 from gearshift.act.background import Background
 from gearshift.act.changes import Changes
-from gearshift.act.executor import Timing, key_of, outer_key
+from gearshift.act.executor import Timing, drained, key_of, outer_key
 from gearshift.act.labels import signature_text, size_number
+from gearshift.act.measure import measure
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Guard, Limits
 from gearshift.decide.keep import Keep
 from gearshift.decide.messages import Hello
 from gearshift.decide.policy import POLICIES, SPLITTING, Proposal
+from gearshift.decide.regions.forming import Forming
 from gearshift.decide.reward import Costs, reward
 from gearshift.decide.split.actions import NUM_ENGINES, SPLITS
 from gearshift.decide.split.sight import Subject
 from gearshift.errors import CompileError, GearshiftError, UsageError, VerifyError
 from gearshift.hands import Done, Gone, Refusal
-from gearshift.ir.measurement import Metric
+from gearshift.ir.measurement import Measurement, Metric
+from gearshift.ir.pieces import Piece, pieces_of
 from gearshift.ir.region import identity
 from gearshift.ir.work import boundary_bytes, heaviest
 from gearshift.loop import Loop
@@ -36,7 +40,8 @@ from gearshift.observe.sampler import ENERGY, OTHERS, RUN_DELAY, Sampler
 from gearshift.observe.store import FILE, machine_key, versions_key
 from gearshift.plan.legal import Space, candidates, why_illegal
 from gearshift.plan.plan import Plan
-from gearshift.plan.split import single_cores
+from gearshift.plan.rewrite import why_illegal as why_not_compiled
+from gearshift.plan.split import Split, single_cores
 from gearshift.predict.table import Table
 
 if TYPE_CHECKING:
@@ -44,6 +49,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gearshift")
 
+PIECE_LEVELS = 4
+"""So deep regions are looked into."""
+MEASURE_S = 0.05
+"""So long a region is timed by itself, beside the calls."""
 NAMES = {
     OTHERS: "others' share of the cores",
     RUN_DELAY: "our run delay",
@@ -68,10 +77,12 @@ def open_loop(
     control: ChildProcess,
     policy: str,
     limits: Limits,
+    forming: Forming,
 ) -> Loop:
     known = (settings.home() / FILE).exists()  # before the child makes it
     space = runtime.space
-    plans = candidates(space, SPLITS) if policy in SPLITTING else candidates(space)
+    splits = SPLITS if policy in SPLITTING else (Split(),)
+    plans = candidates(space, splits, forming.initial_granularity)
     graph = space.graph
     key = {
         "machine": machine_key(),
@@ -91,6 +102,8 @@ def open_loop(
                 for fingerprint, plan in plans.items()
             },
             subject=subject_of(runtime, space),
+            pieces=pieces_here(runtime, space),
+            forming=forming,
         )
     )
     hands = RuntimeHands(runtime, space, changes, background)
@@ -146,6 +159,18 @@ def subject_of(runtime: "Runtime", space: Space) -> Subject | None:
     )
 
 
+def pieces_here(runtime: "Runtime", space: Space) -> Piece | None:
+    """What regions may be made of; None for a model in several parts, or of sizes not known."""
+    whole = runtime.program.by_name.get("")
+    if whole is None:
+        return None
+    size = partial(size_number, bound=whole.sizes.bind(whole.example))
+    try:
+        return pieces_of(space.graph, size, space.runnable, PIECE_LEVELS)
+    except ValueError:
+        return None
+
+
 def explain(loop: Loop) -> list[str]:
     """What the loop sees."""
     seen = loop.seen
@@ -184,6 +209,8 @@ def costs(loop: Loop) -> dict[str, str]:
             f"{share:.2%} of the time of capture and all calls, at most {most:.0%}"
         )
         found["plans built"] = f"{guard.building_s:.1f} s beside calls"
+        if guard.measuring_s:
+            found["regions measured"] = f"{guard.measuring_s:.1f} s beside calls"
     if answer.checked:
         off = f"typically off by {answer.typical_error:.0%}"
         found["predictions"] = f"{answer.checked} compared with what was measured, {off}"
@@ -212,6 +239,7 @@ class RuntimeHands:
         self._held, self._held_changes = ref(runtime), ref(changes)
         self._space, self._background = space, background
         self._pool = runtime._pool
+        self._measured: deque[Measurement] = deque()
 
     @property
     def _changes(self) -> Changes:
@@ -266,6 +294,9 @@ class RuntimeHands:
     def threads(self) -> Mapping[str, int]:
         return self._pool.threads()
 
+    def note_neighbours(self, count: int) -> None:
+        self._runtime._crowd.neighbours = count
+
     def timings(self) -> Iterable[tuple[str, Timing]]:
         for plan, timing in self._changes.serving.timings():
             yield plan.fingerprint, timing
@@ -289,6 +320,30 @@ class RuntimeHands:
 
     def stand_by(self, proposal: Proposal, done: Done) -> None:
         self._soon(lambda: self._changes.stand_by(proposal.plan, proposal.reason), done)
+
+    def measure(self, proposal: Proposal, done: Done) -> None:
+        self._soon(lambda: self._measure(proposal), done)
+
+    def _measure(self, proposal: Proposal) -> None:
+        runtime, space, plan = self._runtime, self._space, proposal.plan
+        legal = [r for r in plan.regions if why_not_compiled(Plan(regions=(r,)), space) is None]
+        (fragment,) = runtime.program.fragments
+        rows = list(
+            measure(
+                fragment,
+                legal,
+                runtime.open_engine,
+                runtime.tolerance,
+                seconds=MEASURE_S,
+                num_threads=space.max_threads,
+            )
+        )
+        self._measured.extend(rows)
+        told = f"measured {len(rows)} of {len(plan.regions)} by themselves"
+        self._changes.record(plan, proposal.reason, told)
+
+    def take_measured(self) -> tuple[Measurement, ...]:
+        return tuple(drained(self._measured))
 
     def amend(self, plan: str, measured_gain: float) -> None:
         self._changes.amend(plan, measured_gain)

@@ -14,6 +14,7 @@ from gearshift.decide.policy import (
     REFUSED,
     TOO_SLOW,
     Compared,
+    How,
     Outcome,
     Proposal,
 )
@@ -93,18 +94,25 @@ class Changeover:
 
         self.hands.adopt(proposal, done)
 
-    def stand_by(self, proposal: Proposal, snapshot: Snapshot) -> None:
+    def beside_calls(self, proposal: Proposal, snapshot: Snapshot) -> None:
+        """Made ready for later, or its regions measured: no call runs on it yet."""
         self.building = proposal.plan
         start_s = monotonic()
+        measuring = proposal.how is How.MEASURE
 
         def done(refusal: Refusal | None) -> None:
-            self._built(start_s)
+            if measuring:
+                self.building = None
+                self.guard.measured(min(LONGEST_BUILD_S, monotonic() - start_s))
+            else:
+                self._built(start_s)
             if refusal is not None:
                 self.refuse(proposal, snapshot, refusal)
             else:
-                self._tell(proposal, snapshot.situation, snapshot, kept=True, why="stands by")
+                why = "measured" if measuring else "stands by"
+                self._tell(proposal, snapshot.situation, snapshot, kept=True, why=why)
 
-        self.hands.stand_by(proposal, done)
+        (self.hands.measure if measuring else self.hands.stand_by)(proposal, done)
 
     def begin_trial(self, proposal: Proposal, snapshot: Snapshot) -> None:
         self.building = proposal.plan

@@ -17,8 +17,8 @@ from gearshift.errors import GearshiftError, UsageError, VerifyError
 from gearshift.results import alone
 
 MODELS = ("resnet18", "mobilenet_v2", "minilm", "mlp", "lstm_tagger", "unet", "two_tower")
-BENCHMARKS = ("overhead", "runtime", "split")
-AGENTS = ("split",)
+BENCHMARKS = ("overhead", "regions", "runtime", "split")
+AGENTS = ("split", "rewrite")
 
 app = typer.Typer(
     help="Runs a PyTorch model and keeps changing how it runs, while its outputs stay the same.",
@@ -118,6 +118,9 @@ def profile(
     engine: Annotated[str, typer.Option(help="Where to run: caller, cpu:0, cpu:0-1.")] = "caller",
     seconds: Annotated[float, typer.Option(min=0.01, help="Per region and setting.")] = 0.3,
     backends: Backends = "eager,onnxruntime,openvino",
+    library: Annotated[
+        bool, typer.Option("--library", help="Also by every option: layouts, tiles, buffers.")
+    ] = False,
     report: Annotated[
         Path | None, typer.Option(help="Write a page with the roofline to this file.")
     ] = None,
@@ -135,6 +138,7 @@ def profile(
         engine=engine,
         seconds=seconds,
         backends=backends,
+        library=library,
         report=report,
         as_json=as_json,
     )
@@ -186,33 +190,45 @@ def train(
         bool, typer.Option("--record", help="First measure regions on this machine: minutes.")
     ] = False,
     episodes: Annotated[
-        int, typer.Option(min=1, help="Traces of 60 choices that all players are compared on.")
+        int,
+        typer.Option(
+            min=1,
+            help="All players are compared on so many traces of 60 choices (split), or so many"
+            " times on every region (rewrite).",
+        ),
     ] = 40,
-    balance: Annotated[float, typer.Option(min=0, help="What equal load earns.")] = 0.05,
-    transfer: Annotated[float, typer.Option(min=0, help="What bytes moved cost.")] = 0.05,
-    memory: Annotated[float, typer.Option(min=0, help="What bytes held cost.")] = 0.02,
+    balance: Annotated[
+        float | None, typer.Option(min=0, help="What equal load of a split earns; 0.05 if empty.")
+    ] = None,
+    transfer: Annotated[
+        float | None, typer.Option(min=0, help="What bytes a split moves cost; 0.05 if empty.")
+    ] = None,
+    memory: Annotated[
+        float | None, typer.Option(min=0, help="What bytes a split holds cost; 0.02 if empty.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train an agent in the simulator: its weights, its learning curve, how it stands.
 
     Example: gearshift train split --seed 1 --out agent
-    Example: gearshift train split --record
+    Example: gearshift train rewrite --record
     """
     if knob not in AGENTS:
         raise UsageError(f"no agent for {knob!r}; there are {', '.join(AGENTS)}")
     if record and profiles is not None:
         raise UsageError("--record and --profiles exclude each other")
     from gearshift import commands
-    from gearshift.plan.objective import SplitWeights
     from gearshift.training import Training
 
+    weights = {"balance": balance, "transfer": transfer, "memory": memory}
     training = Training(
+        knob=knob,
         seed=seed,
         steps=steps,
         out=out,
         profiles=profiles,
         record=record,
-        weights=SplitWeights(balance=balance, transfer=transfer, memory=memory),
+        weights={name: weight for name, weight in weights.items() if weight is not None},
         episodes=episodes,
     )
     commands.train(training, as_json=as_json)

@@ -23,6 +23,7 @@ from gearshift.live import Run, Series, run_live
 from gearshift.observe.hal import measure_roofline
 from gearshift.plan import Plan, Region, dumps, loads
 from gearshift.plan.cut import formed
+from gearshift.plan.library import options
 from gearshift.plan.text import to_data
 from gearshift.profile import (
     hot_ops,
@@ -122,6 +123,7 @@ def profile(
     engine: str,
     seconds: float,
     backends: str,
+    library: bool,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -131,7 +133,8 @@ def profile(
         graph = runtime.program.graph
         plan = formed(graph, granularity=granularity, like=Region(ops=(), engine=engine))
         wanted = _wanted(backends)
-        rewrites = [r for r in runtime.space.rewrites if not wanted or r.backend in wanted]
+        rewrites = [*runtime.space.rewrites, *(options(runtime.space) if library else ())]
+        rewrites = [r for r in rewrites if not wanted or r.backend in wanted]
         with working("measuring the machine's roofline"):
             roofline = measure_roofline()
         with working(f"running {len(graph.ops)} ops one by one"):
@@ -163,7 +166,7 @@ def profile(
 def bench(
     name: str, models: list[str] | None, *, seconds: float, seed: int, quick: bool, as_json: bool
 ) -> None:
-    from gearshift.bench.show import show_overhead, show_runtime, show_split
+    from gearshift.bench.show import show_overhead, show_regions, show_runtime, show_split
 
     data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "name": name}
     data |= {"date": today(), "machine": machine()}
@@ -174,6 +177,9 @@ def bench(
     if name == "split":
         data |= _bench_split(models, seed, quick)
         _print(data, as_json, lambda: show_split(data, wide()))
+    elif name == "regions":
+        data |= _bench_regions(models, quick)
+        _print(data, as_json, lambda: show_regions(data, wide()))
     else:
         data |= _bench_runtime(models, seed, quick)
         _print(data, as_json, lambda: show_runtime(data, wide()))
@@ -209,6 +215,14 @@ def _bench_runtime(models: list[str] | None, seed: int, quick: bool) -> dict[str
     return runtime.measure(models or some, seed=seed, cores=cores, pace=pace, say=say)
 
 
+def _bench_regions(models: list[str] | None, quick: bool) -> dict[str, Any]:
+    from gearshift.bench import regions
+
+    sys.path.insert(0, os.getcwd())
+    pace = regions.QUICK if quick else regions.Pace()
+    return regions.measure(models, pace=pace, say=say)
+
+
 def _bench_split(models: list[str] | None, seed: int, quick: bool) -> dict[str, Any]:
     from gearshift.bench import split
 
@@ -222,10 +236,10 @@ def _bench_split(models: list[str] | None, seed: int, quick: bool) -> dict[str, 
 
 
 def train(training: "Training", *, as_json: bool) -> None:
-    from gearshift.training import train_split
+    from gearshift.training import train_agent
 
-    found = train_split(training)
-    data = {"schema_version": SCHEMA_VERSION, "name": "train", "knob": "split", **found}
+    found = train_agent(training)
+    data = {"schema_version": SCHEMA_VERSION, "name": "train", "knob": training.knob, **found}
     _print(data, as_json, lambda: show_standings(data))
 
 

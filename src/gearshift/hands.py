@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gearshift.decide.policy import Proposal
+from gearshift.ir.measurement import Measurement
 from gearshift.observe.sampler import Timed
 from gearshift.plan.plan import Plan
 
@@ -64,6 +65,9 @@ class Hands(Protocol):
     def threads(self) -> Mapping[str, int]:
         """Engines with a thread of their own, by name, and the system's number of it."""
 
+    def note_neighbours(self, count: int) -> None:
+        """So many there are now: who can makes room for them."""
+
     def timings(self) -> Iterable[tuple[str, Timed]]: ...
 
     def why_illegal(self, plan: Plan) -> str | None: ...
@@ -77,6 +81,12 @@ class Hands(Protocol):
         """Seconds it cost beyond the usual."""
 
     def stand_by(self, proposal: Proposal, done: Done) -> None: ...
+
+    def measure(self, proposal: Proposal, done: Done) -> None:
+        """Times each region by itself; `take_measured` tells what came of it."""
+
+    def take_measured(self) -> tuple[Measurement, ...]:
+        """Since this was last asked."""
 
     def amend(self, plan: str, measured_gain: float) -> None:
         """What the last change to this plan brought, once it is known."""

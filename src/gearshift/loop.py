@@ -55,12 +55,14 @@ class Loop:
 
     def glance(self) -> bool:
         """Only who else is there; True if that changed."""
-        return self.sampler.glance(disturbed=self.hands.disturbed)
+        changed = self.sampler.glance(disturbed=self.hands.disturbed)
+        self.hands.note_neighbours(self.sampler.neighbours)
+        return changed
 
     def step(self) -> None:
         before, snapshot = self.seen, self.observe()
         self.seen = snapshot
-        self.history.add(replace(snapshot, samples=(), ready=()))
+        self.history.add(replace(snapshot, samples=(), ready=(), measured=()))
         self.guard.note(snapshot)
         self.changeover.follow(snapshot)
         proposal = self.ask(snapshot)
@@ -85,7 +87,8 @@ class Loop:
             held_bytes=hands.held_bytes,
             ready=hands.ready,
         )
-        return replace(snapshot, may_build=self.guard.may_build(snapshot.situation))
+        may_build = self.guard.may_build(snapshot.situation)
+        return replace(snapshot, may_build=may_build, measured=hands.take_measured())
 
     def ask(self, snapshot: Snapshot) -> Proposal | None:
         """The answer may be to an earlier question."""
@@ -95,8 +98,11 @@ class Loop:
             return None
         if answer.roofline is not None and self.answer.roofline is None:
             self.sampler.use(answer.roofline)
-        for sample in answer.recalled if self.answers == 0 else ():
-            self.guard.recall(sample)
+        if self.answers == 0:
+            for plan in answer.plans:
+                self.guard.know(plan)
+            for sample in answer.recalled:
+                self.guard.recall(sample)
         self.answer = answer
         self.answers += 1
         return answer.proposal
@@ -111,8 +117,8 @@ class Loop:
                 self.changeover.refuse(proposal, snapshot, Refusal(why, lasting=True))
         elif self.guard.is_known(proposal, snapshot):
             self.changeover.adopt(proposal, snapshot)
-        elif proposal.how is How.STAND_BY:
-            self.changeover.stand_by(proposal, snapshot)
+        elif proposal.how in (How.STAND_BY, How.MEASURE):
+            self.changeover.beside_calls(proposal, snapshot)
         else:
             self.changeover.begin_trial(proposal, snapshot)
 
@@ -200,7 +206,7 @@ class Loop:
         if proposed[plan] == 1 and self.guard.is_known(proposal, snapshot):
             self.changeover.adopt(proposal, snapshot)
         elif proposed[plan] == 1 and proposal.how is How.STAND_BY:
-            self.changeover.stand_by(proposal, snapshot)
+            self.changeover.beside_calls(proposal, snapshot)
         else:
             return 1 < proposed[plan] <= MAX_REPEATS
         return True

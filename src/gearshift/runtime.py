@@ -31,7 +31,7 @@ from gearshift.act.mishaps import Mishaps
 from gearshift.act.pool import EnginePool, open_pool
 from gearshift.act.prepared import Prepared
 from gearshift.act.room import Room, usual_limit
-from gearshift.act.serving import Serving
+from gearshift.act.serving import Crowd, Serving
 from gearshift.act.space import space_of
 from gearshift.act.tally import Tallies
 from gearshift.act.variants import Workshop
@@ -41,6 +41,7 @@ from gearshift.capture.load import capture
 from gearshift.capture.program import Fragment, Program
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Limits
+from gearshift.decide.regions.forming import Forming
 from gearshift.errors import EngineError, PlanError
 from gearshift.ir.measurement import Memory
 from gearshift.loop import Loop
@@ -48,11 +49,11 @@ from gearshift.observe.store import cpu_quota
 from gearshift.plan import Objective, Plan, Region, Space, check, render
 from gearshift.plan.decision import TRIAL, Decision
 from gearshift.plan.plan import ordered
-from gearshift.plan.rewrite import EAGER
 from gearshift.tell import costs_of, story_of, write
 from gearshift.view.report import page
 
 SETTLE_S = 10.0
+FORMING = Forming()
 
 
 def adapt(
@@ -65,6 +66,10 @@ def adapt(
     tolerance: Tolerance | None = None,
     policy: str | None = None,
     limits: Limits | None = None,
+    initial_granularity: int = FORMING.initial_granularity,
+    performance_threshold: float = FORMING.performance_threshold,
+    merging_threshold: float = FORMING.merging_threshold,
+    rl_training_epochs: int = FORMING.rl_training_epochs,
 ) -> "Runtime":
     """A drop-in for `model`. Takes the seconds of an export, then serves: eager at once, better
     plans as they are found while calls flow, or the one given to `swap`.
@@ -73,8 +78,17 @@ def adapt(
     `model` may also be a built-in name, `module:factory`, `file.py:factory`, a .pt2 or .onnx file.
     `policy` decides: bandit, rules, proportional; share, greedy, dqn, which choose how the model is
     divided over two cores; or keep for a runtime that changes nothing by itself. `limits` bound
-    what it may cost.
+    what it may cost. The last four say how regions are formed while it serves: how many levels
+    down the hierarchy they are at first, below which share of the roofline one is divided, above
+    which share of their time what lies between two merges them, and how many lessons an agent
+    takes from each measurement.
     """
+    forming = Forming(
+        initial_granularity=initial_granularity,
+        performance_threshold=performance_threshold,
+        merging_threshold=merging_threshold,
+        rl_training_epochs=rl_training_epochs,
+    )
     policy = policy or settings.policy()
     control = open_control(policy)
     try:
@@ -89,6 +103,7 @@ def adapt(
             control=control,
             policy=policy,
             limits=limits or Limits(),
+            forming=forming,
         )
     except BaseException:
         if control is not None:
@@ -109,6 +124,7 @@ class Runtime:
         control: ChildProcess | None,
         policy: str,
         limits: Limits,
+        forming: Forming = FORMING,
     ) -> None:
         self.program, self.objective, self.tolerance = program, objective, tolerance
         self.policy = policy
@@ -120,6 +136,7 @@ class Runtime:
         self._tallies = Tallies()
         self._labels = Labels(program.by_name.get(""))
         self._closed = False
+        self._crowd = Crowd()
         self._quota = cpu_quota()
         self._audit = Audit(
             self._background, tolerance, lambda plan, error: self._mishaps.caught(plan, error)
@@ -145,7 +162,9 @@ class Runtime:
         )
         self._loop: Loop | None = None
         if control is not None and program.fragments:
-            self._loop = open_loop(self, self._changes, self._background, control, policy, limits)
+            self._loop = open_loop(
+                self, self._changes, self._background, control, policy, limits, forming
+            )
         elif control is not None:
             control.close()
         ending = finalize(self, _end, self._background, self._pool if self._owns_pool else None)
@@ -250,8 +269,8 @@ class Runtime:
                 raise PlanError("the model is in training mode; call .eval() first")
             self._renew_weights()
             canonical = ordered(self.program.graph, plan.regions)
-            if canonical in self._serving.plain:
-                return self._serving.plain[canonical]
+            if canonical == self._serving.eager.executor.plan:
+                return self._serving.eager
             reuse = [variant for old in self._serving.variants for variant in old.built]
             broken = self._mishaps.broken
             return assemble(self.program, canonical, self._shop, self._audit, broken, reuse)
@@ -321,10 +340,14 @@ class Runtime:
 
     def _begin(self) -> None:
         """On the model itself; nothing has changed yet."""
-        eager = partial(eager_executor, self.program, self._tallies, self._labels)
-        lean = [r for r in self.space.rewrites if r.backend == EAGER.backend and r != EAGER]
-        others = [eager(rewrite.threads) for rewrite in lean]
-        self._serving = Serving(eager(), self._background, self._audit.watch, others)
+        background, crowd = self._background, self._crowd
+
+        def others() -> int:
+            """Who wants a core beside the calls: neighbours, and our own background work."""
+            return crowd.neighbours + background.busy
+
+        eager = eager_executor(self.program, self._tallies, self._labels, others)
+        self._serving = Serving(eager, background, self._audit.watch)
         self._changes = Changes(self._serving, self.prepare, self._as_captured)
         self._mishaps = Mishaps(
             self._serving,

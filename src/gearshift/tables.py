@@ -17,6 +17,9 @@ from gearshift.runtime import Runtime
 from gearshift.tell import machine_lines
 from gearshift.view.profiled import Line
 
+TESTED_ON = {"split": "regions", "rewrite": "models"}
+"""What is kept apart, by what the agent decides."""
+
 
 def show_run(runtime: Runtime, run: Run) -> None:
     eager = runtime.program.reference_name
@@ -96,11 +99,17 @@ def _cell(latency_s: float | None, fastest_s: float | None) -> str:
 
 
 def show_standings(data: Mapping[str, Any]) -> None:
-    """Best first: the oracle's time over that of each, geometric mean."""
-    tested = f"{len(data['tested_on'])} regions nobody trained on"
+    """Best first: the oracle's time over that of each, geometric mean, and what else is told of
+    them."""
+    tested = f"{len(data['tested_on'])} {TESTED_ON[data['knob']]} nobody trained on"
     table = Table(title=f"share of the oracle on {tested}, in the simulator")
     table.add_column("player", no_wrap=True)
-    table.add_column("share", justify="right")
-    for name, share in data["standings"].items():
-        table.add_row(name, f"{share:.3f}")
+    rows = {
+        name: told if isinstance(told, Mapping) else {"share": told}
+        for name, told in data["standings"].items()
+    }
+    for column in next(iter(rows.values())):
+        table.add_column(column, justify="right")
+    for name, row in rows.items():
+        table.add_row(name, *(f"{value:.3f}" for value in row.values()))
     Console().print(table)

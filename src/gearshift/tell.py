@@ -5,8 +5,10 @@ A recipe: asks everybody who knows something. Must not know how it is drawn.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
@@ -14,20 +16,34 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gearshift.act.executor import Timing, lasted_s
+from gearshift.act.labels import size_number
 from gearshift.adaptive import costs
 from gearshift.errors import UsageError
 from gearshift.ir.graph import Graph
 from gearshift.ir.measurement import Metric
-from gearshift.ir.region import run_order
+from gearshift.ir.region import boundary, run_order
 from gearshift.ir.snapshot import Snapshot
 from gearshift.ir.topology import CALLER
+from gearshift.ir.work import value_bytes, work_of
 from gearshift.loop import Loop
 from gearshift.observe.sampler import BUSY, OTHERS, RUN_DELAY, mean_parts, shares_of
 from gearshift.observe.store import machine_fields, versions_key
 from gearshift.plan.decision import TRIAL
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.rewrite import EAGER
-from gearshift.view.story import Box, Call, Cost, Crowd, Reading, Series, Span, Story, towards_end
+from gearshift.view.story import (
+    Box,
+    Call,
+    Cost,
+    Crowd,
+    Cut,
+    Reading,
+    Series,
+    Span,
+    Story,
+    Strip,
+    towards_end,
+)
 
 if TYPE_CHECKING:
     from gearshift.live import Called, Run
@@ -68,11 +84,12 @@ def story_of(
         reference_s=_reference_s(runtime) if run is None else run.theirs.median_s,
         reference_calls=[] if run is None else _calls_of(run.theirs, start_s),
         reference_end_s=None if run is None else run.theirs.end().median_s,
+        cuts=_cuts(runtime, seen, start_s),
         crowds=_crowds(seen, start_s) or ([] if run is None else _stays(run, start_s)),
         decisions=runtime.decisions,
         num_decisions=changes.num_decisions,
         num_swaps=changes.num_swaps,
-        boxes=_boxes(plan, runtime.program.graph, mine),
+        boxes=_boxes(runtime, mine),
         spans=[spans_of(other, timing, start_s, eager) for other, timing in recent],
         call_s=fmean(timing.call_s for timing in mine) if mine else None,
         between_s=_between_s(mine),
@@ -159,10 +176,40 @@ def _calls(runtime: "Runtime", seen: Sequence[Snapshot], start_s: float) -> list
     ]
 
 
-def _names(runtime: "Runtime") -> dict[str, str]:
+def _plans(runtime: "Runtime") -> dict[str, Plan]:
     loop = runtime._loop
     plans = [] if loop is None else list(loop.guard.plans.values())
-    return {plan.fingerprint: plan.summary for plan in (*plans, runtime.plan)}
+    return {plan.fingerprint: plan for plan in (*plans, runtime.plan)}
+
+
+def _names(runtime: "Runtime") -> dict[str, str]:
+    return {fingerprint: plan.summary for fingerprint, plan in _plans(runtime).items()}
+
+
+def _cuts(runtime: "Runtime", seen: Sequence[Snapshot], start_s: float) -> list[Cut]:
+    """Stretches with the same plan in force."""
+    plans, place = _plans(runtime), runtime.program.graph.position
+    stays = [list(stay) for _, stay in groupby(seen, key=lambda snapshot: snapshot.plan)]
+    starts_s = [stay[0].at_s - start_s for stay in stays]
+    ends_s = starts_s[1:] + [stay[-1].at_s - start_s for stay in stays[-1:]]
+    return [
+        Cut(
+            begin_s=begin_s,
+            end_s=end_s,
+            strips=tuple(_strip(region, place) for region in plans[stay[0].plan].regions),
+        )
+        for begin_s, end_s, stay in zip(starts_s, ends_s, stays, strict=True)
+        if stay[0].plan in plans
+    ]
+
+
+def _strip(region: Region, place: Mapping[str, int]) -> Strip:
+    return Strip(
+        first=place[region.ops[0]],
+        last=place[region.ops[-1]],
+        backend=region.rewrite.backend,
+        about=f"{region.name}: {len(region.ops)} ops by {region.setting} on {region.engine}",
+    )
 
 
 def _reference_s(runtime: "Runtime") -> float | None:
@@ -193,8 +240,10 @@ def _stays(run: "Run", start_s: float) -> list[Crowd]:
     return [Crowd(begin_s=a - start_s, end_s=b - start_s, neighbours=1) for a, b in pairs]
 
 
-def _boxes(plan: Plan, graph: Graph, timings: Sequence[Timing]) -> list[Box]:
+def _boxes(runtime: "Runtime", timings: Sequence[Timing]) -> list[Box]:
     """In an order in which they can run."""
+    plan, graph = runtime.plan, runtime.program.graph
+    traffic = _traffic(runtime)
     order = run_order(graph, [region.ops for region in plan.regions])
     assert order is not None, "a plan in force can run"
     home = {op: region.name for region in plan.regions for op in region.ops}
@@ -219,12 +268,33 @@ def _boxes(plan: Plan, graph: Graph, timings: Sequence[Timing]) -> list[Box]:
             rewrite=region.setting,
             feeds=tuple(feeds[region.name]),
             mean_s=mean_s.get(region.name),
+            moved_bytes=traffic.get(region.name, (None, None))[0],
+            transfer_bytes=traffic.get(region.name, (None, None))[1],
             part=parts.index(graph.by_name[region.name].fragment),
             split="" if region.split is None else str(region.split),
             shares={} if region.split is None else shares.get(region.name, {}),
         )
         for region in (plan.regions[index] for index in order)
     ]
+
+
+def _traffic(runtime: "Runtime") -> dict[str, tuple[float, float]]:
+    """By region, what it moves and what crosses its boundary at the example's sizes; nothing where
+    a size is not known before the call."""
+    found = {}
+    for fragment in runtime.program.fragments:
+        graph, size = (
+            fragment.graph,
+            partial(size_number, bound=fragment.sizes.bind(fragment.example)),
+        )
+        mine = [r for r in runtime.plan.regions if r.name in graph.position]
+        for region in mine:
+            edge = boundary(graph, region.ops)
+            with suppress(ValueError):
+                moved = work_of(graph, region.ops, size).moved_bytes
+                crossing = value_bytes(graph, (*edge.inputs, *edge.outputs), size)
+                found[region.name] = (moved, float(crossing))
+    return found
 
 
 def _title(region: Region, graph: Graph) -> str:

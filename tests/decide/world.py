@@ -12,7 +12,7 @@ from gearshift.decide.mind import Mind
 from gearshift.decide.policy import Options, Outcome, Policy, Proposal
 from gearshift.decide.reward import Costs
 from gearshift.hands import Done, Refusal
-from gearshift.ir.measurement import Metric, Source
+from gearshift.ir.measurement import Measurement, Metric, Source
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Snapshot
 from gearshift.ir.work import Work
@@ -148,6 +148,9 @@ class World:
         calls, self.pending = self.pending, []
         return calls
 
+    def note_neighbours(self, count: int) -> None:
+        return None
+
     def why_illegal(self, plan: Plan) -> str | None:
         return None if plan.fingerprint in PLANS else "not one of ours"
 
@@ -182,6 +185,12 @@ class World:
         if not self._refused(proposal.plan, done):
             self.ready.append(proposal.plan.fingerprint)
             done(None)
+
+    def measure(self, proposal: Proposal, done: Done) -> None:
+        done(Refusal("nothing to measure here", lasting=True))
+
+    def take_measured(self) -> tuple[Measurement, ...]:
+        return ()
 
     def amend(self, plan: str, measured_gain: float) -> None:
         self.gains.append((plan, measured_gain))

@@ -29,6 +29,8 @@ class Setting:
     threads: int | None = None
     spin: bool | None = None
     warm_up: int = 5
+    sizes: bool = False
+    """Whether it begins with inputs of the first of two sizes."""
 
 
 class Contender:
@@ -68,6 +70,10 @@ class Contender:
         answer = self._hear()
         self.ready_s, self.batch = answer["ready_s"], answer["batch"]
         self._signal(signal.SIGSTOP)
+
+    def become(self, word: str) -> None:
+        """Something else from here on; see the contender's words."""
+        self._say(word)
 
     def run(self, seconds: float) -> dict[str, Any]:
         self.begin(seconds)

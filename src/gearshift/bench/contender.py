@@ -1,14 +1,16 @@
 """One contender in a process of its own: `python -m gearshift.bench.contender`.
 
 Says a word once its libraries are loaded; reads what to be from the first line, then a number of
-seconds a line: runs the model for so long and answers with what it took. Must not know who else is
-measured.
+seconds a line: runs the model for so long and answers with what it took; or a word for something
+else to be from here on. Must not know who else is measured.
 """
 
 import ctypes
 import json
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,9 +22,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from gearshift.act.verify import error_between
+from gearshift.bench.models import SIZES
 from gearshift.capture.load import load
 
 CHECK_EVERY = 16
+OTHER_SIZES, BUILD, REST = "other sizes", "build", "rest"
+WORK = threading.Event()
 PR_SET_PDEATHSIG = 1
 MODEL_FILE = "model.onnx"
 Call = Callable[..., Any]
@@ -39,6 +44,9 @@ def main() -> None:
     torch.manual_seed(0)
     model, example = load(order["model"])
     args = tuple(example) if isinstance(example, tuple | list) else (example,)
+    sizes = SIZES[order["model"]] if order["sizes"] else None
+    if sizes is not None:
+        args = sizes[0]()
     start_s = perf_counter()
     with torch.no_grad():
         expected = model(*args)
@@ -48,8 +56,17 @@ def main() -> None:
         ready = {"ready_s": perf_counter() - start_s, "batch": batch_of(args)}
         print(json.dumps(ready), file=answers, flush=True)
         for line in sys.stdin:
-            answer = run(call, plan, args, expected, float(line))
-            print(json.dumps({**answer, **tell()}), file=answers, flush=True)
+            word = line.strip()
+            if word == OTHER_SIZES and sizes is not None:
+                args = sizes[1]()
+                expected = model(*args)
+            elif word == BUILD:
+                WORK.set()
+            elif word == REST:
+                WORK.clear()
+            else:
+                answer = run(call, plan, args, expected, float(line))
+                print(json.dumps({**answer, **tell()}), file=answers, flush=True)
 
 
 def run(
@@ -180,6 +197,28 @@ def with_one_plan(model: Any, args: Any, policy: str) -> Opened:
     return fixed(runtime)
 
 
+def building(model: Any, args: Any, order: Any) -> Opened:
+    """The runtime on one thread of one core, where a plan is built over and over in the background
+    while that is asked for."""
+    from gearshift.plan import Rewrite
+    from gearshift.plan.plan import whole
+    from gearshift.runtime import adapt
+
+    runtime = adapt(model, args, policy="keep")
+    graph = runtime.program.graph
+    runtime.swap(whole(graph, rewrite=Rewrite(backend="onnxruntime", threads=1)))
+    other = whole(graph, rewrite=Rewrite(backend="openvino", threads=1))
+
+    def build() -> None:
+        while WORK.wait():
+            runtime._background.submit(lambda: runtime._serving.let_go(runtime.prepare(other)))
+            runtime.settle()
+
+    threading.Thread(target=build, daemon=True).start()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # this thread alone
+    return fixed(runtime)
+
+
 def watched(model: Any, args: Any, order: Any) -> Opened:
     return with_one_plan(model, args, "bandit")
 
@@ -201,6 +240,7 @@ KINDS = {
     "gearshift": gearshift,
     "watched": watched,
     "unwatched": unwatched,
+    "building": building,
 }
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 
 from gearshift.bench.divided import Divided, block, divided
-from gearshift.bench.regions import drawn, regions
+from gearshift.bench.parts import drawn, regions
 from gearshift.decide.keep import Keep
 from gearshift.decide.split.actions import ACTIONS, NAMES
 from gearshift.runtime import adapt

@@ -104,6 +104,33 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
     out.print(f"a choice of the learned player: {data['decision_s'] * 1e6:.0f} us")
 
 
+def show_regions(data: Mapping[str, Any], out: Console) -> None:
+    title = "ms a call in the end; and how fast all was after so many calls, compilation included"
+    names = ("vs_eager", "vs_best_peer")
+    counts = [int(n) for n in data["cases"][0]["until_s"]]
+    later = [f"{name}_at_{n}" for n in counts for name in names]
+    words = [name.replace("_", " ") for name in (*names, *later)]
+    table = _table(title, 2, "model", "best peer", "gearshift", "peer", *words)
+    for case in data["cases"]:
+        peer = case["best_peer"]
+        times = (_ms(case["gearshift_s"]), _ms(case["peers_s"][peer]))
+        cells = [f"{case[name]:.2f}" for name in (*names, *later)]
+        table.add_row(case["case"]["model"].rpartition(":")[2], peer, *times, *cells)
+    out.print(table)
+    shapes = _table("inputs of another size", 1, "model", "calls until near", "worst vs eager")
+    for case in data["shapes"]:
+        calls = case["calls_until_near"]
+        told = "never" if calls is None else str(calls)
+        shapes.add_row(case["case"]["model"], told, f"{case['worst_call_vs_eager']:.2f}")
+    out.print(shapes)
+    builds = _table("while a plan is built", 1, "model", "p95 over at rest", "mean over at rest")
+    for case in data["builds"]:
+        ratios = (case["p95_ratio"], case["mean_ratio"])
+        builds.add_row(case["case"]["model"], *(f"{ratio:.2f}" for ratio in ratios))
+    out.print(builds)
+    _summary(data["summary"], out)
+
+
 def _summary(summary: Mapping[str, Any], out: Console) -> None:
     ratios = [ratio for ratio in next(iter(summary.values())) if ratio != "changes"]
     words = [ratio.replace("_", " ") for ratio in ratios]

@@ -23,7 +23,7 @@ import torch
 from gearshift.bench import runtime as peers
 from gearshift.bench.divided import Divided, block, divided, in_blocks, timed
 from gearshift.bench.neighbours import Neighbour, busy
-from gearshift.bench.regions import Built, drawn, regions
+from gearshift.bench.parts import Built, drawn, regions
 from gearshift.bench.score import Slices
 from gearshift.bench.split_score import best_s, settled, summary_of
 from gearshift.bench.traces import traces
@@ -31,7 +31,7 @@ from gearshift.capture.load import load
 from gearshift.decide.keep import Keep
 from gearshift.decide.learn.dqn import Dqn
 from gearshift.decide.split.actions import FOLLOW, NAMES
-from gearshift.decide.split.agent import SHIPPED, read_agent
+from gearshift.decide.split.agent import ROLE, SHIPPED
 from gearshift.decide.split.players import Bandit, Greedy, Learned, Player, Share
 from gearshift.decide.split.profiling import Experience
 from gearshift.decide.split.sight import view_of
@@ -88,7 +88,7 @@ QUICK = Pace(
 
 
 def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[str, Any]:
-    agent = Dqn(read_agent(SHIPPED).network, prior=foreseen)
+    agent = Dqn(ROLE.read(SHIPPED).network, prior=foreseen)
     bandit = Bandit(np.random.default_rng(seed))
     players: list[Player] = [Share(), Greedy(), bandit, Learned(agent)]
     with _home_of_its_own():

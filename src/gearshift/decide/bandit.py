@@ -4,12 +4,14 @@ The situation is the context, plans are the arms; an arm's value is its estimate
 be better than the best known is tried, most hopeful first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gearshift.decide.drift import Drift
 from gearshift.decide.losers import REST_S, Losers
 from gearshift.decide.policy import How, Options, Outcome, Proposal
+from gearshift.decide.regions.former import Former
 from gearshift.decide.rests import Rests
+from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan.plan import Plan
 from gearshift.predict.cost_model import CostModel
@@ -32,10 +34,17 @@ Score = Callable[[Situation, Plan, float], float]
 class Bandit:
     name = "bandit"
 
-    def __init__(self, model: CostModel, score: Score) -> None:
+    def __init__(
+        self,
+        model: CostModel,
+        score: Score,
+        former: Former | None = None,
+        roofline: Callable[[], Roofline | None] = lambda: None,
+    ) -> None:
         """The model is taught by others; `score` weighs a plan's time with whatever else the
-        objective asks for."""
+        objective asks for. `former` forms regions anew where nothing else is left to try."""
         self.model, self.score = model, score
+        self.former, self._roofline = former, roofline
         self.now_s = 0.0
         self.drift = Drift()
         self.visited: list[Situation] = []
@@ -48,6 +57,8 @@ class Bandit:
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         situation, self.now_s = snapshot.situation, snapshot.at_s
         self.drift.see(snapshot)
+        if self.former is not None:
+            self.former.see(snapshot)
         usable = options.allowed
         if situation is None:
             return self._for_later(snapshot, None, usable)
@@ -60,12 +71,15 @@ class Bandit:
             or self._for_later(snapshot, situation, usable)
             or self._most_hopeful(snapshot, situation, usable)
             or self._once_better(snapshot, situation, usable)
+            or self._formed_anew(snapshot, situation, options.plans)
         )
 
     def learn(self, outcome: Outcome) -> None:
         """What did not win its trial rests, longer each time; what was made to stand by, too: if it
         had to go again, there is no room for it."""
-        if outcome.how is How.STAND_BY:
+        if outcome.how is How.MEASURE and self.former is not None:
+            self.former.learn(outcome)
+        elif outcome.how is How.STAND_BY:
             self.stood_by.add(outcome.plan, self.now_s, REST_S)
         else:
             self.losers.learn(outcome, self.now_s)
@@ -164,6 +178,20 @@ class Bandit:
             predicted_s=current.mean_s,
             current_s=current.mean_s,
         )
+
+    def _formed_anew(
+        self, snapshot: Snapshot, situation: Situation, plans: Mapping[str, Plan]
+    ) -> Proposal | None:
+        plan, roofline = plans.get(snapshot.plan), self._roofline()
+        current = self.model.measured(situation, snapshot.plan)
+        if self.former is None or plan is None or roofline is None or current is None:
+            return None
+        return self.former.propose(plan, current.mean_s, snapshot, roofline, self._is_old)
+
+    def _is_old(self, situation: Situation, plan: str) -> bool:
+        """Whether it lost its trial lately, or is known here as well as any."""
+        known = self.model.measured(situation, plan) is not None
+        return known or self._rests(situation, plan)
 
     def _for_later(
         self, snapshot: Snapshot, situation: Situation | None, plans: dict[str, Plan]

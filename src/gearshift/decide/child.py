@@ -38,6 +38,8 @@ def main() -> None:
             key=hello.key,
             identities=hello.identities,
             subject=hello.subject,
+            pieces=hello.pieces,
+            forming=hello.forming,
             home=Path(hello.home),
         )
         machine = hello.key["machine"]

@@ -29,6 +29,9 @@ BUILD_HEAD_S, PROMISING = 20.0, 1.25
 """So long plans may be built before their share of the time counts, as long as one is foreseen to
 take no more than so many times what the best one known here takes. Not where an earlier start has
 done so: the next one is not disturbed again."""
+MEASURE_HEAD_S = 20.0
+"""So long regions that fall short may be measured before their share of the time counts, which is
+that of builds."""
 SURE = 2.0
 """Standard deviations of the mean."""
 CHANGED_DWELL = 0.3
@@ -86,9 +89,10 @@ class Guard:
     ) -> None:
         """`capture_s` is the time that went by before the first call: it counts for exploration, so
         that there is something to try with from the start."""
-        self.model, self.plans, self.costs, self.limits = model, plans, costs, limits
+        self.model, self.costs, self.limits = model, costs, limits
+        self.plans = dict(plans)
         self.capture_s, self.served_s, self.spent_s = capture_s, 0.0, 0.0
-        self.building_s = 0.0
+        self.building_s = self.measuring_s = 0.0
         self._recalled: set[Situation] = set()
         self.frozen_until_s = -math.inf
         self._rests = Rests()
@@ -99,6 +103,10 @@ class Guard:
         self._since: Situation | None = None
         self._recent: deque[float] = deque(maxlen=RECENT_CALLS)
         self._newcomer_s: deque[float] = deque(maxlen=RECENT_CALLS)
+
+    def know(self, plan: Plan) -> None:
+        """One that was not among the candidates."""
+        self.plans.setdefault(plan.fingerprint, plan)
 
     @property
     def credit_s(self) -> float:
@@ -152,13 +160,23 @@ class Guard:
         """A plan was made ready; so long it took."""
         self.building_s += seconds
 
+    def measured(self, seconds: float) -> None:
+        """Regions were measured by themselves; so long it took."""
+        self.measuring_s += seconds
+
     def review(
         self, proposal: Proposal, snapshot: Snapshot, why_illegal: Callable[[Plan], str | None]
     ) -> str | None:
         """Why this may not happen now; None if it may."""
+        if proposal.how is How.MEASURE:
+            if self.measuring_s > MEASURE_HEAD_S + self.limits.build_share * self.served_s:
+                return f"{NOT_NOW}: regions were measured for long enough"
+            resting = self._rests(proposal.plan.fingerprint, snapshot.at_s)
+            return f"{NOT_NOW}: it could not be measured a moment ago" if resting else None
         reason = why_illegal(proposal.plan)
         if reason is not None:
             return f"{REFUSED}: {reason}"
+        self.know(proposal.plan)
         times = (proposal.predicted_s, proposal.current_s)
         if any(t is not None and not (math.isfinite(t) and t > 0) for t in times):
             return f"{NOT_NOW}: predicts {proposal.predicted_s} s, now {proposal.current_s} s"

@@ -9,8 +9,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gearshift.decide.policy import Compared, How, Outcome, Proposal
+from gearshift.decide.regions.forming import Forming
 from gearshift.decide.split.sight import Subject
+from gearshift.ir import pieces
 from gearshift.ir import snapshot as snapshots
+from gearshift.ir.pieces import Piece
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.objective import Objective, SplitWeights
@@ -32,6 +35,9 @@ class Hello:
     """For each plan, its regions' identities by name: what is measured of them is kept by that."""
     subject: Subject | None = None
     """What there is to divide; None if the model cannot be."""
+    pieces: Piece | None = None
+    """What regions may be made of; None if they are not formed anew."""
+    forming: Forming = field(default_factory=Forming)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,8 @@ class Answer:
     """What the split in force earned in its last calls, by its named parts."""
     recalled: tuple[Sample, ...] = ()
     """What the store told, once: for each plan in each situation a few calls that stand for all."""
+    plans: tuple[Plan, ...] = ()
+    """Those among them that are no candidates."""
 
 
 def write_hello(hello: Hello) -> str:
@@ -65,6 +73,8 @@ def write_hello(hello: Hello) -> str:
             "key": dict(hello.key),
             "identities": {plan: dict(names) for plan, names in hello.identities.items()},
             "subject": hello.subject and asdict(hello.subject),
+            "pieces": hello.pieces and pieces.to_data(hello.pieces),
+            "forming": asdict(hello.forming),
         }
     )
 
@@ -74,8 +84,10 @@ def read_hello(line: str) -> Hello:
     plans = [plain(entry) for entry in data.pop("plans")]
     wanted = data.pop("objective")
     objective = Objective(**{**wanted, "split": SplitWeights(**wanted["split"])})
-    subject = data.pop("subject")
+    subject, tree = data.pop("subject"), data.pop("pieces")
     return Hello(
+        pieces=tree and pieces.from_data(tree),
+        forming=Forming(**data.pop("forming")),
         plans={plan.fingerprint: plan for plan in plans},
         objective=objective,
         subject=subject and Subject.from_data(subject),
@@ -108,6 +120,7 @@ def write_answer(answer: Answer) -> str:
             "roofline": roofline and roofline.to_dict(),
             "reward": dict(answer.reward),
             "recalled": [snapshots.sample_to_data(sample) for sample in answer.recalled],
+            "plans": [to_data(plan) for plan in answer.plans],
         }
     )
 
@@ -116,11 +129,12 @@ def read_answer(line: str) -> Answer:
     data = json.loads(line)
     proposal, roofline = data.pop("proposal"), data.pop("roofline")
     recalled = tuple(map(snapshots.sample_from_data, data.pop("recalled")))
+    plans = tuple(map(plain, data.pop("plans")))
     if proposal is not None:
         plan, how = plain(proposal.pop("plan")), How(proposal.pop("how"))
         proposal = Proposal(plan=plan, how=how, **proposal)
     roofline = roofline and Roofline.from_dict(roofline)
-    return Answer(proposal=proposal, roofline=roofline, recalled=recalled, **data)
+    return Answer(proposal=proposal, roofline=roofline, recalled=recalled, plans=plans, **data)
 
 
 def _outcome(data: dict[str, Any]) -> Outcome:

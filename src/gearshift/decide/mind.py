@@ -6,7 +6,7 @@ Must not know the data plane; everything it is told and says is plain data.
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isfinite
 from pathlib import Path
 from time import process_time
@@ -14,19 +14,27 @@ from types import MappingProxyType
 
 from gearshift.decide.messages import Answer
 from gearshift.decide.policies import policy_named
-from gearshift.decide.policy import DQN, Options, Outcome, Proposal
+from gearshift.decide.policy import DQN, How, Options, Outcome, Proposal
+from gearshift.decide.regions.former import Former
+from gearshift.decide.regions.forming import Forming
+from gearshift.decide.regions.ledger import Key
 from gearshift.decide.reward import Costs
+from gearshift.decide.rewrite.agent import Agent as Rewriter
+from gearshift.decide.rewrite.players import Learned, Measured, Player
 from gearshift.decide.rules import Rules
 from gearshift.decide.split.account import Account
 from gearshift.decide.split.agent import Agent
 from gearshift.decide.split.sight import Subject
 from gearshift.errors import CheckpointError
 from gearshift.ir.measurement import Source
+from gearshift.ir.pieces import Piece
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
-from gearshift.observe.store import DecisionRow, PlanKey, RegionKey, Store
+from gearshift.ir.topology import CALLER
+from gearshift.observe.store import DecisionRow, PlanKey, PlanRow, RegionKey, Store
 from gearshift.plan.decision import Decision
 from gearshift.plan.objective import Objective
 from gearshift.plan.plan import Plan
+from gearshift.plan.text import plain
 from gearshift.predict.calibration import Calibration
 from gearshift.predict.estimate import Estimate
 from gearshift.predict.table import Table
@@ -51,11 +59,14 @@ class Mind:
         key: Mapping[str, str],
         identities: Mapping[str, Mapping[str, str]] = NO_IDENTITIES,
         subject: Subject | None = None,
+        pieces: Piece | None = None,
+        forming: Forming | None = None,
         home: Path | None = None,
     ) -> None:
-        """`key` names machine, versions and graph in the store; `home` is where agents are kept
-        that learn."""
+        """`key` names machine, versions and graph in the store; `pieces` are what regions may be
+        made of anew; `home` is where agents are kept that learn."""
         self.options = Options(plans=plans, num_cores=num_cores)
+        self._pieces = {} if pieces is None else {piece.ops: piece for piece in pieces.walk()}
         self.store, self.key, self.identities = store, dict(key), identities
         self.costs = Costs(objective, num_cores)
         self.table = Table(num_cores, self._calibration())
@@ -70,15 +81,28 @@ class Mind:
             if subject is None
             else Account(model=self.table, subject=subject, weights=objective.split)
         )
+        self._new_plans: tuple[Plan, ...] = ()
         self._recalled = self._recall()
         for sample in self._recalled:
             self.table.add(sample)
+        forming = forming or Forming()
+        self._rewriter = (
+            _rewriter(home, self.key["machine"]) if forming.rl_training_epochs else None
+        )
+        former = None
+        if pieces is not None:
+            learned = self._rewriter and Learned(self._rewriter.dqn, learning=True)
+            player: Player = learned or Measured()
+            former = Former(root=pieces, player=player, forming=forming, num_cores=num_cores)
+            for where, seconds in self._regions_recalled():
+                former.ledger.add(where, seconds)
         self.policy = policy_named(
             policy,
             table=self.table,
             score=self.costs.of,
             account=self._account,
             agent=self._agent,
+            former=former,
         )
 
     def see(self, snapshot: Snapshot) -> Answer:
@@ -92,9 +116,13 @@ class Mind:
             else:
                 self._unsaved[sample.situation, sample.plan].append(usual)
         self._check_predictions()
+        self._save_measured(snapshot)
         proposal = self._propose(snapshot)
-        if proposal is not None and snapshot.situation is not None:
-            self._foresee(proposal.plan, snapshot.situation)
+        if proposal is not None and proposal.how is not How.MEASURE:
+            self._know(proposal.plan)
+            if snapshot.situation is not None:
+                self._foresee(proposal.plan, snapshot.situation)
+        new_plans, self._new_plans = self._new_plans, ()
         checked, typical_error = self.table.calibration.typical_error()
         return Answer(
             proposal=proposal,
@@ -105,7 +133,13 @@ class Mind:
             roofline=self.table.roofline,
             reward=self._reward(snapshot),
             recalled=self._take_recalled(),
+            plans=new_plans,
         )
+
+    def _know(self, plan: Plan) -> None:
+        """One that was formed anew is an option like any other from here on."""
+        if plan.fingerprint not in self.options.plans:
+            self.options.plans = {**self.options.plans, plan.fingerprint: plan}
 
     def _propose(self, snapshot: Snapshot) -> Proposal | None:
         """A policy that raises, or foresees what is no number, is replaced by plain rules."""
@@ -140,8 +174,9 @@ class Mind:
         self._unsaved.clear()
         learned = json.dumps(self.table.calibration.to_data())
         self.store.set_fact(self.key["machine"], CALIBRATION, learned)
-        if self._agent is not None:
-            self._agent.keep()
+        for agent in (self._agent, self._rewriter):
+            if agent is not None:
+                agent.keep()
 
     def _reward(self, snapshot: Snapshot) -> dict[str, float]:
         mine = [sample for sample in snapshot.samples if sample.plan == snapshot.plan]
@@ -213,28 +248,72 @@ class Mind:
         for region in plan.regions:
             times = [sample.region_s.get(region.name) for sample in samples]
             seconds = [s for s in times if s is not None]
-            if region.name in identities and seconds:
-                key = RegionKey(
-                    machine=self.key["machine"],
-                    versions=self.key["versions"],
-                    region=identities[region.name],
-                    signature=situation.signature,
-                    engine=region.engine,
-                    rewrite=region.setting,
-                    context=_context(situation),
-                )
+            piece = self._pieces.get(region.ops)
+            name = identities.get(region.name) or (piece and piece.identity)
+            if name and seconds:
+                key = self._region_key(name, situation, region.engine, region.setting)
                 self.store.add_region(key, seconds)
+
+    def _region_key(
+        self, region: str, situation: Situation, engine: str, setting: str
+    ) -> RegionKey:
+        return RegionKey(
+            machine=self.key["machine"],
+            versions=self.key["versions"],
+            region=region,
+            signature=situation.signature,
+            engine=engine,
+            rewrite=setting,
+            context=_context(situation),
+        )
+
+    def _save_measured(self, snapshot: Snapshot) -> None:
+        """Regions timed by themselves."""
+        for row in snapshot.measured if snapshot.situation is not None else ():
+            assert snapshot.situation is not None
+            key = self._region_key(row.region, snapshot.situation, row.engine, row.rewrite)
+            self.store.add_region(
+                key,
+                [row.latency_s],
+                held_bytes=row.held_bytes,
+                build_s=row.build_s,
+                max_error=row.max_error,
+            )
+
+    def _regions_recalled(self) -> Iterator[tuple[Key, float]]:
+        """What pieces took on a quiet machine."""
+        known = {piece.identity for piece in self._pieces.values()}
+        where = {name: self.key[name] for name in ("machine", "versions")}
+        for row in self.store.regions(**where):
+            key = row.key
+            quiet = key.context == f"{NEIGHBOURS}0" and key.engine == CALLER
+            if quiet and key.region in known:
+                yield (key.signature, key.region, key.rewrite), row.latency.mean_s
 
     def _recall(self) -> tuple[Sample, ...]:
         """A few calls of the mean time stand for all that the store tells of."""
         found = []
         for row in sorted(self.store.plans_of(**self.key), key=lambda row: row.seen_at_s):
             neighbours = row.key.context.removeprefix(NEIGHBOURS)
+            if row.fingerprint not in self.options.plans:
+                self._recall_plan(row)
             if row.fingerprint in self.options.plans and neighbours.isdigit():
                 situation = Situation(signature=row.key.signature, neighbours=int(neighbours))
                 seconds = (row.latency.mean_s,) * min(TRUSTED, row.latency.count)
                 found.append(Sample(plan=row.fingerprint, situation=situation, seconds=seconds))
         return tuple(found)
+
+    def _recall_plan(self, row: PlanRow) -> None:
+        """One formed anew by an earlier start, if it still fits."""
+        try:
+            plan = plain(json.loads(row.text))
+        except (KeyError, TypeError, ValueError):  # not what we wrote
+            return
+        known = {op for ops in self._pieces for op in ops}
+        fits = known and all(known.issuperset(region.ops) for region in plan.regions)
+        if fits and plan.fingerprint == row.fingerprint:
+            self._know(plan)
+            self._new_plans = (*self._new_plans, plan)
 
     def _take_recalled(self) -> tuple[Sample, ...]:
         recalled, self._recalled = self._recalled, ()
@@ -257,4 +336,12 @@ def _agent(home: Path | None, machine: str) -> Agent | None:
         return Agent(home or Path(), machine)
     except CheckpointError as error:
         log.error("%s; the bandit decides", error)
+        return None
+
+
+def _rewriter(home: Path | None, machine: str) -> Rewriter | None:
+    try:
+        return Rewriter(home or Path(), machine)
+    except CheckpointError as error:
+        log.error("%s; all that is quick to build is measured", error)
         return None

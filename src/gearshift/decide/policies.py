@@ -9,6 +9,7 @@ from gearshift.decide.bandit import Bandit, Score
 from gearshift.decide.keep import Keep
 from gearshift.decide.policy import DQN, GREEDY, POLICIES, SPLITTING, Policy
 from gearshift.decide.proportional import Proportional
+from gearshift.decide.regions.former import Former
 from gearshift.decide.rules import Rules
 from gearshift.decide.split.account import Account
 from gearshift.decide.split.agent import Agent
@@ -23,11 +24,17 @@ MARGIN = 0.03
 
 
 def policy_named(
-    name: str, *, table: Table, score: Score, account: Account | None, agent: Agent | None
+    name: str,
+    *,
+    table: Table,
+    score: Score,
+    account: Account | None,
+    agent: Agent | None,
+    former: Former | None = None,
 ) -> Policy:
     """The bandit, where there is nothing to divide for one that would, or no sound agent."""
     if name == Bandit.name:
-        return Bandit(table, score)
+        return Bandit(table, score, former, lambda: table.roofline)
     if name in SPLITTING:
         player: Player | None = Greedy() if name == GREEDY else Share()
         if name == DQN:

@@ -27,6 +27,8 @@ class How(StrEnum):
     """Let it take turns with the plan in force, within the exploration budget."""
     STAND_BY = "stand by"
     """Build it, for a situation that may come."""
+    MEASURE = "measure"
+    """Time its regions, each by itself, beside the calls; they need not make up the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

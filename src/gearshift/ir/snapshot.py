@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gearshift.ir.measurement import Metric, Source
+from gearshift.ir.measurement import Measurement, Metric, Source
 from gearshift.ir.work import Work
 
 
@@ -65,6 +65,8 @@ class Snapshot:
     """Plans that could serve at once, by fingerprint; the one in force is among them."""
     may_build: bool = True
     """Whether there is time left to build others that may be better."""
+    measured: tuple[Measurement, ...] = ()
+    """Regions timed by themselves, as was asked for."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """By engine, of the work of the regions that the plan in force divides; empty if there are
     none."""
@@ -86,6 +88,7 @@ def to_data(snapshot: Snapshot) -> dict[str, Any]:
         "held_bytes": snapshot.held_bytes,
         "ready": snapshot.ready,
         "may_build": snapshot.may_build,
+        "measured": [asdict(row) for row in snapshot.measured],
         "shares": dict(snapshot.shares),
         "readings": readings,
     }
@@ -138,6 +141,12 @@ def from_data(data: Mapping[str, Any]) -> Snapshot:
         held_bytes=data["held_bytes"],
         ready=tuple(data["ready"]),
         may_build=data["may_build"],
+        measured=tuple(map(_measurement, data["measured"])),
         shares=data["shares"],
         readings=readings,
     )
+
+
+def _measurement(data: Mapping[str, Any]) -> Measurement:
+    held = Metric(value=data["held_bytes"]["value"], source=Source(data["held_bytes"]["source"]))
+    return Measurement(**{**data, "ops": tuple(data["ops"]), "held_bytes": held})

@@ -8,9 +8,16 @@ from gearshift.ir.work import Work
 
 
 def least_s(work: Work, roofline: Roofline, threads: int) -> float:
-    """Arithmetic divides over threads; bytes come from the nearest level that holds them all."""
+    return max(compute_s(work, roofline, threads), memory_s(work, roofline))
+
+
+def compute_s(work: Work, roofline: Roofline, threads: int) -> float:
+    """Arithmetic divides over threads."""
     share = min(1.0, threads / roofline.num_threads)
-    level_bytes_s = (
-        roofline.l3_bytes_s if work.set_bytes <= roofline.caches.l3_bytes else roofline.dram_bytes_s
-    )
-    return max(work.flops / (roofline.peak_flops_s * share), work.set_bytes / level_bytes_s)
+    return work.flops / (roofline.peak_flops_s * share)
+
+
+def memory_s(work: Work, roofline: Roofline) -> float:
+    """Bytes come from the nearest level that holds them all."""
+    near = work.set_bytes <= roofline.caches.l3_bytes
+    return work.set_bytes / (roofline.l3_bytes_s if near else roofline.dram_bytes_s)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from gearshift.plan.decision import Decision
+from gearshift.view.cuts import cuts_chart
 from gearshift.view.html import document, facts_table, header, section
 from gearshift.view.latency import latency_chart
 from gearshift.view.palette import colours
@@ -24,6 +25,7 @@ def page(story: Story) -> str:
         header(story.model, _headlines(story)),
         section("Latency", _latency(story)),
         section("Plan in force", _plan(story)),
+        section("Regions over time", _cuts(story)),
         section("One call", _one_call(story)),
         section("Where the time went", _where(story)),
         section("What was tried", _decisions(story)),
@@ -73,6 +75,17 @@ def _plan(story: Story) -> str:
     )
 
 
+def _cuts(story: Story) -> str:
+    """Nothing if the model was one region all the time."""
+    drawn = cuts_chart(story.cuts)
+    if not drawn:
+        return ""
+    names = colours(strip.backend for cut in story.cuts for strip in cut.strips)
+    keys = "".join(key(name, f"fill {css}") for name, css in names.items())
+    told = "Ops from top to bottom in the order they run; a line lies between two regions."
+    return f"<p class=legend>{keys}</p><div class=wide>{drawn}</div><p class=muted>{told}</p>"
+
+
 def _splits(boxes: Sequence[Box]) -> str:
     """Who of a team does how much of each region that is divided, and for how long."""
     rows = "".join(
@@ -111,19 +124,33 @@ def _bars(timed: Sequence[tuple[Box, float]], story: Story) -> str:
     if not whole_s:
         return ""
     rest_s = sum(mean_s for _, mean_s in timed[MOST_ROWS:])
-    entries = [(box.title, box.rewrite, mean_s) for box, mean_s in timed[:MOST_ROWS]]
+    entries = [
+        (box.title, box.rewrite, mean_s, *_traffic(box, mean_s))
+        for box, mean_s in timed[:MOST_ROWS]
+    ]
     if rest_s:
-        entries.append((f"{len(timed) - MOST_ROWS} more regions", "", rest_s))
+        entries.append((f"{len(timed) - MOST_ROWS} more regions", "", rest_s, "", ""))
     if story.between_s:
-        entries.append(("in no region", "", story.between_s))
+        entries.append(("in no region", "", story.between_s, "", ""))
     rows = "".join(
         f"<tr><td>{escape(title)}</td><td>{escape(rewrite)}</td>"
-        f"<td class=number>{mean_s * 1e3:.3f} ms</td><td class=number>{mean_s / whole_s:.0%}</td>"
+        f"<td class=number>{mean_s * 1e3:.3f} ms</td><td class=number>{rate}</td>"
+        f"<td class=number>{handed}</td><td class=number>{mean_s / whole_s:.0%}</td>"
         f"<td class=barcell>{_bar(mean_s / whole_s)}</td></tr>"
-        for title, rewrite, mean_s in entries
+        for title, rewrite, mean_s, rate, handed in entries
     )
-    head = "<tr><th>region</th><th>rewrite</th><th>a call</th><th></th><th></th></tr>"
+    head = (
+        "<tr><th>region</th><th>rewrite</th><th>a call</th><th>moves</th><th>in and out</th>"
+        "<th></th><th></th></tr>"
+    )
     return f"<div class=wide><table>{head}{rows}</table></div>"
+
+
+def _traffic(box: Box, mean_s: float) -> tuple[str, str]:
+    """Bytes a second, and those that cross its boundary: counted from the graph."""
+    if box.moved_bytes is None or box.transfer_bytes is None or not mean_s:
+        return "", ""
+    return f"{box.moved_bytes / mean_s / 1e9:.1f} GB/s", f"{box.transfer_bytes / 1e6:.2f} MB"
 
 
 def _bar(share: float) -> str:

@@ -70,10 +70,33 @@ class Box:
     """Of a model captured in parts, which: those of a later one run later."""
     mean_s: float | None = None
     """Of its part of a call, lately."""
+    moved_bytes: float | None = None
+    """What it reads and writes in a call, counted from the graph; None where that is not known,"""
+    transfer_bytes: float | None = None
+    """and of that, what comes from other regions or goes to them."""
     split: str = ""
     """How it is divided, if it is,"""
     shares: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """and over which engines: the share of each, and how long it was at work in a call, lately."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """A region in the order of ops: from which to which, and how it is compiled."""
+
+    first: int
+    last: int
+    backend: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A stretch of time in which the model fell into these regions."""
+
+    begin_s: float
+    end_s: float
+    strips: tuple[Strip, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +152,7 @@ class Story:
     reference_end_s: float | None = None
     """Likewise, towards the end."""
     crowds: Sequence[Crowd] = ()
+    cuts: Sequence[Cut] = ()
     decisions: Sequence[Decision] = ()
     """The last ones."""
     num_decisions: int = 0
