@@ -187,7 +187,8 @@ def train(
         Path | None, typer.Option(help="Regions to train on, recorded before (JSON).")
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="First measure regions on this machine: minutes.")
+        bool,
+        typer.Option("--record", help="First measure regions on this machine: up to half an hour."),
     ] = False,
     episodes: Annotated[
         int,

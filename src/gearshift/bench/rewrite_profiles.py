@@ -30,14 +30,14 @@ BUILT_IN = (
     *("resnet18", "resnet18@8", "minilm", "minilm@8", "unet"),
     *("mobilenet_v2", "mobilenet_v2@8", "mlp", "mlp@8", "lstm_tagger", "two_tower"),
 )
-MINUTES = 45.0
+MINUTES = 25.0
 SECONDS = 0.1
 """For each region and entry."""
 DEPTH = 3
 """Levels of the hierarchy below the whole model."""
-MAX_SLOW, SLOW_OPS = 2, 40
+MAX_SLOW, SLOW_OPS = 1, 20
 """So many regions of a model, of different kinds and of no more ops, are measured by what is slow
-to build, too."""
+to build, too: a build takes up to half a minute."""
 
 
 def record(say: Say, minutes: float = MINUTES) -> Iterator[RegionProfile]:
