@@ -139,6 +139,7 @@ def test_a_part_that_a_backend_runs_badly_is_found_divided_off_and_mended(
         assert "Regions over time" in page(story)
 
 
+@pytest.mark.soak
 @pytest.mark.capability("region.merge")
 def test_many_small_regions_are_merged(home: Path) -> None:
     torch.manual_seed(0)
