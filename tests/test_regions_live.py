@@ -130,11 +130,14 @@ def test_a_part_that_a_backend_runs_badly_is_found_divided_off_and_mended(
         told = [d for d in runtime.decisions if d.serves and "divided" in d.reason]
         assert told[-1].measured_gain is not None
         assert told[-1].measured_gain > 1.1
-        for _ in range(50):
-            runtime(x)
-        call_until(runtime, x, lambda: bool(story_of(runtime).boxes[0].mean_s), "regions timed")
+
+        def drawn() -> bool:
+            story = story_of(runtime)
+            timed = all(box.mean_s for box in story.boxes)
+            return timed and len(story.cuts) > 1 and len(story.cuts[-1].strips) > 1
+
+        call_until(runtime, x, drawn, "regions are timed, and seen to divide")
         story = story_of(runtime)
-        assert len(story.cuts) > 1
         assert all(box.moved_bytes for box in story.boxes)
         assert "Regions over time" in page(story)
 

@@ -328,16 +328,18 @@ class RuntimeHands:
         runtime, space, plan = self._runtime, self._space, proposal.plan
         legal = [r for r in plan.regions if why_not_compiled(Plan(regions=(r,)), space) is None]
         (fragment,) = runtime.program.fragments
-        rows = list(
-            measure(
-                fragment,
-                legal,
-                runtime.open_engine,
-                runtime.tolerance,
-                seconds=MEASURE_S,
-                num_threads=space.max_threads,
+        one_by_one = [runtime._need(fragment, (region,), ()) for region in legal]
+        with runtime._room.take(lambda: max(one_by_one, default=0)):
+            rows = list(
+                measure(
+                    fragment,
+                    legal,
+                    runtime.open_engine,
+                    runtime.tolerance,
+                    seconds=MEASURE_S,
+                    num_threads=space.max_threads,
+                )
             )
-        )
         self._measured.extend(rows)
         told = f"measured {len(rows)} of {len(plan.regions)} by themselves"
         self._changes.record(plan, proposal.reason, told)

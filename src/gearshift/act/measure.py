@@ -17,7 +17,7 @@ from gearshift.act.engines import Engine
 from gearshift.act.openmp import on_threads
 from gearshift.act.verify import Tolerance, compare, feeds, known_values
 from gearshift.capture.program import Fragment
-from gearshift.errors import GearshiftError
+from gearshift.errors import CompileError, GearshiftError
 from gearshift.ir.measurement import Measurement, Metric, Source
 from gearshift.ir.region import identity
 from gearshift.plan.plan import Region
@@ -66,8 +66,17 @@ def make_ready(
     variant = build_variant(fragment, (region,), fragment.example, open_engine)
     (executable,), (engine,) = variant.executables, variant.engines
     inputs, expected = feeds(executable, values)
-    got = list(engine.start(executable.run, inputs).result())
-    error = compare(expected, got, tolerance, f"region {region.name} by {region.setting}")
+    what = f"region {region.name} by {region.setting}"
+    try:
+        got = list(run_on(engine, executable, inputs))
+    except GearshiftError:
+        raise
+    except Exception as failure:
+        reason = " ".join(str(failure).split())[:200]
+        raise CompileError(
+            f"{what} fails when run: {type(failure).__name__}: {reason}"
+        ) from failure
+    error = compare(expected, got, tolerance, what)
     return Ready(
         call=partial(run_on, engine, executable, inputs),
         build_s=perf_counter() - start_s,
