@@ -107,6 +107,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.capability("region.divide")
 @pytest.mark.capability("region.pipeline")
 @pytest.mark.capability("region.monitor")
 def test_a_part_that_a_backend_runs_badly_is_found_divided_off_and_mended(
