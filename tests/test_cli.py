@@ -14,13 +14,19 @@ import termios
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gearshift.cli import main
+from gearshift.decide.rewrite.agent import ROLE as REWRITE
+from gearshift.decide.rewrite.agent import Agent as Rewriter
+from gearshift.decide.split.agent import ROLE as SPLIT
+from gearshift.decide.split.agent import SHIPPED
+from gearshift.decide.split.agent import Agent as Splitter
 from gearshift.sim.profiles import write_profiles
 from tests.profiles import regions
 
@@ -298,7 +304,7 @@ def test_a_terminal_gets_a_live_view(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "players"),
     [
-        (("split",), {"dqn", "share", "greedy", "bandit"}),
+        (("split",), {"dqn", "share", "greedy", "greedy, corrected", "bandit"}),
         (
             ("rewrite", "--profiles", "regions.json"),
             {"dqn", "rule", "measured greedy", "bandit", "always onnxruntime"},
@@ -317,6 +323,8 @@ def test_train_makes_an_agent_a_picture_and_a_table_and_makes_them_again(
     assert told["knob"] == args[0]
     assert players <= set(told["standings"])
     assert [point["step"] for point in told["curve"]] == [500, 1000]
+    assert told["kept_at_step"] in (500, 1000)
+    assert told["command"].startswith(f"gearshift train {args[0]} --seed 5 --steps 1000")
     again = gearshift("train", *args, *few, "--out", "two")
     assert again.returncode == 0, again.stderr
     assert "dqn" in again.stdout
@@ -363,3 +371,59 @@ def test_train_says_what_is_wrong(
     result = gearshift("train", *args)
     assert result.returncode == 2
     assert said in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("knob", ["split", "rewrite"])
+def test_a_trained_agent_can_be_installed(
+    folder: Path, gearshift: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, knob: str
+) -> None:
+    monkeypatch.setenv("GEARSHIFT_HOME", str(folder / "home"))
+    write_profiles(folder / "regions.json", regions("one", "two", "three", "four"), {})
+    profiles = ("--profiles", "regions.json") if knob == "rewrite" else ()
+    few = ("--steps", "1000", "--episodes", "1", "--out", "made", "--install")
+    result = gearshift("train", knob, *few, *profiles)
+    assert result.returncode == 0, result.stderr
+    installed = folder / "home" / "agents" / f"{knob}.safetensors"
+    assert f"wrote {installed}" in result.stderr
+    assert installed.read_bytes() == (folder / "made" / "agent.safetensors").read_bytes()
+    agent = {"split": Splitter, "rewrite": Rewriter}[knob](folder / "home", "this machine")
+    kept = {"split": SPLIT, "rewrite": REWRITE}[knob].read(installed).network
+    assert all(map(np.array_equal, agent.dqn.online.parameters, kept.parameters))
+    assert installed.exists(), "it is not refused"
+
+
+@pytest.mark.parametrize("command", [("train", "split"), ("bench", "split")])
+def test_a_seed_below_nothing_is_refused(
+    gearshift: Callable[..., Result], command: tuple[str, ...]
+) -> None:
+    result = gearshift(*command, "--seed", "-1")
+    assert result.returncode == 2
+    assert "seed" in result.stderr
+
+
+@pytest.mark.parametrize("option", [("--out", "made"), ("--install",)])
+def test_where_nothing_can_be_written_the_training_does_not_begin(
+    gearshift: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    wanted = "agents" if option == ("--install",) else "made"
+
+    def refuse(*, dir: Path) -> object:
+        if dir.name == wanted:
+            raise PermissionError(13, "Permission denied")
+        return nullcontext()
+
+    monkeypatch.setattr("gearshift.training.TemporaryFile", refuse)
+    result = gearshift("train", "split", *option)
+    assert result.returncode == 2
+    assert "cannot write to the folder" in result.stderr
+    assert "of the oracle" not in result.stderr, "no time was spent on it"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_the_shipped_agent_is_made_again_from_its_seed(folder: Path) -> None:
+    """Byte for byte, on a machine that rounds as the one it was made on."""
+    command = [sys.executable, "-c", "from gearshift.cli import main; main()"]
+    command += ["train", "split", "--seed", "1", "--out", "made"]
+    subprocess.run(command, cwd=folder, check=True, timeout=3600)
+    assert (folder / "made" / "agent.safetensors").read_bytes() == SHIPPED.read_bytes()

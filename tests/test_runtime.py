@@ -80,6 +80,7 @@ def test_explain_tells_the_plan_the_decisions_and_the_worst_error() -> None:
             "because it is faster",
             "worst error",
             "MB weights",
+            "policy: keep",
         ):
             assert part in text
         assert runtime.decisions[-1].plan == runtime.plan.fingerprint

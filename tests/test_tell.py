@@ -5,17 +5,19 @@ import re
 from html import escape
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 import gearshift
+from gearshift.decide.messages import Answer
 from gearshift.errors import UsageError
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.plan import Plan, Region, Rewrite
 from gearshift.plan.plan import whole
-from gearshift.tell import _crowds, story_of
+from gearshift.tell import _crowds, deciding, story_of
 from gearshift.view.story import Story
 from gearshift.view.trace import trace
 
@@ -221,3 +223,11 @@ def test_a_report_tells_of_a_real_swap(tmp_path: Path) -> None:
     for engine in ("cpu:0", "cpu:1"):
         assert f">{engine}</text>" in text, "a lane in the call that is drawn"
     assert re.search(r"left.*?</td><td>onnxruntime x1</td><td class=number>\d+\.\d+ ms", text)
+
+
+@pytest.mark.parametrize(
+    ("decides", "told"), [("rules", "rules, in place of dqn"), ("dqn", "dqn"), ("", "dqn")]
+)
+def test_who_decides_in_place_of_whom_is_told(decides: str, told: str) -> None:
+    runtime = SimpleNamespace(policy="dqn", _loop=SimpleNamespace(answer=Answer(policy=decides)))
+    assert deciding(runtime) == told

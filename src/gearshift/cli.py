@@ -153,10 +153,14 @@ def bench(
         ),
     ],
     model: Annotated[
-        list[str] | None, typer.Option(help="May be given several times; default: a few built-in.")
+        list[str] | None,
+        typer.Option(
+            help="May be given several times; default: a few built-in. Heeded by overhead"
+            " (built-in names only), regions and runtime; split has models of its own.",
+        ),
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Per case, of overhead.")] = 5.0,
-    seed: Annotated[int, typer.Option(help="What happens around the model, and when.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="What happens around the model, and when.")] = 0,
     quick: Annotated[bool, typer.Option(help="Fewer cases, shorter: about 5 minutes.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -178,7 +182,7 @@ def train(
         str,
         typer.Argument(help=f"Which: {', '.join(AGENTS)}.", autocompletion=lambda: list(AGENTS)),
     ],
-    seed: Annotated[int, typer.Option(help="Of everything that is random.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is random.")] = 1,
     steps: Annotated[int, typer.Option(min=1000, help="Choices it learns from.")] = 20_000,
     out: Annotated[Path, typer.Option(help="The folder to write to; made if missing.")] = Path(
         "agent"
@@ -198,6 +202,14 @@ def train(
             " times on every region (rewrite).",
         ),
     ] = 40,
+    install: Annotated[
+        bool,
+        typer.Option(
+            "--install",
+            help="Also put the agent into GEARSHIFT_HOME/agents, in place of what was learned"
+            " there: where an agent chooses, it starts with this one from now on.",
+        ),
+    ] = False,
     balance: Annotated[
         float | None, typer.Option(min=0, help="What equal load of a split earns; 0.05 if empty.")
     ] = None,
@@ -212,7 +224,7 @@ def train(
     """Train an agent in the simulator: its weights, its learning curve, how it stands.
 
     Example: gearshift train split --seed 1 --out agent
-    Example: gearshift train rewrite --record
+    Example: gearshift train rewrite --record --install
     """
     if knob not in AGENTS:
         raise UsageError(f"no agent for {knob!r}; there are {', '.join(AGENTS)}")
@@ -231,6 +243,7 @@ def train(
         record=record,
         weights={name: weight for name, weight in weights.items() if weight is not None},
         episodes=episodes,
+        install=install,
     )
     commands.train(training, as_json=as_json)
 

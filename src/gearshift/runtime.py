@@ -49,7 +49,7 @@ from gearshift.observe.store import cpu_quota
 from gearshift.plan import Objective, Plan, Region, Space, check, render
 from gearshift.plan.decision import TRIAL, Decision
 from gearshift.plan.plan import ordered
-from gearshift.tell import costs_of, story_of, write
+from gearshift.tell import costs_of, deciding, story_of, write
 from gearshift.view.report import page
 
 SETTLE_S = 10.0
@@ -284,8 +284,8 @@ class Runtime:
             raise PlanError(f"{error}{told}") from None
 
     def explain(self) -> str:
-        """The plan in force, what led to it, what could not be captured."""
-        lines = [render(self.plan, self.program.graph)]
+        """The plan in force, who decides, what led to it, what could not be captured."""
+        lines = [render(self.plan, self.program.graph), f"policy: {deciding(self)}"]
         lines += [f"{cost.name}: {cost.text}" for cost in costs_of(self)]
         lines += [f"not captured: {line}" for line in self.program.uncaptured]
         lines += [f"note: {note}" for f in self.program.fragments for note in f.notes]

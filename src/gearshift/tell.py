@@ -140,9 +140,16 @@ def machine_lines(found: Mapping[str, Any]) -> dict[str, str]:
     return told | {name: text for name, text in found["versions"].items() if text != "none"}
 
 
+def deciding(runtime: "Runtime") -> str:
+    """Who decides; if that is not who was asked for, both."""
+    asked, loop = runtime.policy, runtime._loop
+    decides = asked if loop is None else loop.answer.policy or asked
+    return asked if decides == asked else f"{decides}, in place of {asked}"
+
+
 def _facts(runtime: "Runtime") -> dict[str, str]:
     told = {"made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", **machine_lines(machine())}
-    told["policy"] = runtime.policy
+    told["policy"] = deciding(runtime)
     told["torch seed"] = str(torch.initial_seed())
     told["capture"] = f"{runtime.program.capture_s:.1f} s"
     return told

@@ -4,14 +4,17 @@ A recipe: joins the simulator, the recorder and the files. Decides nothing.
 """
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
+from gearshift import settings
 from gearshift.console import counting, note, say, working
-from gearshift.decide.learn.agent import Role
+from gearshift.decide.learn.agent import SIMULATED, Role
 from gearshift.decide.policy import DQN
 from gearshift.decide.rewrite.agent import ROLE as REWRITE
 from gearshift.decide.rewrite.reward import RewriteWeights
@@ -20,16 +23,14 @@ from gearshift.decide.split.players import ALWAYS
 from gearshift.errors import UsageError
 from gearshift.plan.objective import SplitWeights
 from gearshift.sim import profiles, rewrite_profiles, rewrite_training, split_training
-from gearshift.sim.learning import POINTS, Point, Trained
-from gearshift.sim.profiles import Profile, read_profiles, write_profiles
+from gearshift.sim.learning import POINTS, TEST_SEED, Point, Trained
+from gearshift.sim.profiles import Profile, about_profiles, read_profiles, write_profiles
 from gearshift.sim.rewrite_profiles import RegionProfile, read_regions
-from gearshift.tell import machine, write
+from gearshift.tell import machine, today, write
 from gearshift.view.curve import curve_picture
 
 P = TypeVar("P")
 W = TypeVar("W", SplitWeights, RewriteWeights)
-TEST_SEED = 1000
-"""The traces that players are compared on are none of those the agent was trained on."""
 STEPS_A_POINT = 500
 AGENT, CURVE, STANDINGS = "agent.safetensors", "curve.svg", "standings.json"
 PROFILES = "profiles.json"
@@ -51,6 +52,19 @@ class Training:
     """Of the reward's parts, where they are not to be the usual ones."""
     episodes: int
     """How many the agent and the other players are compared on."""
+    install: bool = False
+    """Whether models that serve from now on start with this agent."""
+
+    @property
+    def command(self) -> str:
+        """What makes the same again, wherever it is put."""
+        words = ["gearshift", "train", self.knob, "--seed", str(self.seed)]
+        words += ["--steps", str(self.steps), "--episodes", str(self.episodes)]
+        words += ["--record"] if self.record else []
+        words += ["--profiles", str(self.profiles)] if self.profiles is not None else []
+        for name, weight in self.weights.items():
+            words += [f"--{name}", str(weight)]
+        return shlex.join(words)
 
 
 def train_agent(training: Training) -> dict[str, Any]:
@@ -60,23 +74,29 @@ def train_agent(training: Training) -> dict[str, Any]:
 
 def train_split(training: Training) -> dict[str, Any]:
     weights = _weights(training, SplitWeights)
-    found = _regions(training, read_profiles, profiles.SHIPPED, _split_recorded)
+    found = _regions(training, SPLIT, read_profiles, profiles.SHIPPED, _split_recorded)
     train_on, test_on = split_training.divided(found)
     _refuse_too_few(train_on, test_on)
+    told = _told(training, asdict(weights), train_on, {p.name for p in test_on}, profiles.SHIPPED)
     trained = _trained(training, partial(split_training.train, found, weights=weights))
     with working("all players on regions nobody trained on"):
         stand = split_training.standings(
-            trained.dqn, found, seed=training.seed + TEST_SEED, episodes=training.episodes
+            trained.dqn,
+            found,
+            seed=training.seed + TEST_SEED,
+            steps=training.steps,
+            episodes=training.episodes,
         )
-    told = _told(training, asdict(weights), train_on, {profile.name for profile in test_on})
     return _written(training, SPLIT, trained, told, stand, stand)
 
 
 def train_rewrite(training: Training) -> dict[str, Any]:
     weights = _weights(training, RewriteWeights)
-    found = _regions(training, read_regions, rewrite_profiles.SHIPPED, _rewrite_recorded)
+    found = _regions(training, REWRITE, read_regions, rewrite_profiles.SHIPPED, _rewrite_recorded)
     train_on, test_on = rewrite_training.divided(found)
     _refuse_too_few(train_on, test_on)
+    tested_on, shipped = {profile.model for profile in test_on}, rewrite_profiles.SHIPPED
+    told = _told(training, asdict(weights), train_on, tested_on, shipped)
     trained = _trained(training, partial(rewrite_training.train, found, weights=weights))
     with working("all players on models nobody trained on"):
         stand = rewrite_training.standings(
@@ -86,7 +106,6 @@ def train_rewrite(training: Training) -> dict[str, Any]:
             episodes=training.episodes,
             weights=weights,
         )
-    told = _told(training, asdict(weights), train_on, {profile.model for profile in test_on})
     shares = {name: standing.share for name, standing in stand.items()}
     plain = {name: asdict(standing) for name, standing in stand.items()}
     return _written(training, REWRITE, trained, told, plain, shares)
@@ -102,27 +121,38 @@ def _weights(training: Training, kind: type[W]) -> W:
 
 def _regions(
     training: Training,
+    role: Role,
     read: Callable[[Path], list[P]],
     shipped: Path,
     record: Callable[[], Iterator[P]],
 ) -> list[P]:
     found = [] if training.record else read(training.profiles or shipped)
     _make(training.out)
+    if training.install:
+        _make(_installed(role).parent)
     return _recorded(training.out / PROFILES, record()) if training.record else found
 
 
 def _make(folder: Path) -> None:
+    """Whether it can be written to shows before the training, not after it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
-        raise UsageError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
+        raise UsageError(f"cannot write to the folder {str(folder)!r}: {error.strerror}") from None
+
+
+def _installed(role: Role) -> Path:
+    return role.own_file(settings.home())
 
 
 def _recorded(path: Path, measured: Iterator[P]) -> list[P]:
     found: list[P] = []
+    about = {**machine(), "date": today()}
     for profile in measured:
         found.append(profile)
-        write_profiles(path, found, machine())  # what was measured so far is not lost
+        write_profiles(path, found, about)  # what was measured so far is not lost
     note(f"wrote {path}")
     return found
 
@@ -162,14 +192,22 @@ def _trained(training: Training, train: Callable[..., Trained]) -> Trained:
 
 
 def _told(
-    training: Training, weights: dict[str, float], train_on: Sequence[object], test_on: set[str]
+    training: Training,
+    weights: dict[str, float],
+    train_on: Sequence[object],
+    test_on: set[str],
+    shipped: Path,
 ) -> dict[str, Any]:
     """Of an agent: first what is written beside its weights, then the rest."""
+    recorded = training.out / PROFILES if training.record else training.profiles or shipped
     return {
         "seed": training.seed,
         "steps": training.steps,
         "weights": weights,
-        "machine": "simulated",
+        "machine": SIMULATED,
+        "version": machine()["versions"]["gearshift"],
+        "command": training.command,
+        "recorded_on": about_profiles(recorded),
         "trained_on": len(train_on),
         "tested_on": sorted(test_on),
     }
@@ -186,23 +224,23 @@ def _written(
     """All of it, as files in the folder; `shares` are those of the oracle, best first."""
     out = training.out
     about = {name: told[name] for name in ("seed", "steps", "weights", "machine")}
-    role.write(out / AGENT, trained.dqn, about)
-    line = [(point.step, point.of_oracle) for point in trained.curve]
-    write(out / CURVE, _picture(line, shares, training))
+    agents = [out / AGENT, _installed(role)] if training.install else [out / AGENT]
+    for path in agents:
+        role.write(path, trained.dqn, about)
+    write(out / CURVE, _picture(trained, shares, training))
     result = {
         **told,
+        "kept_at_step": trained.kept.step,
         "curve": [asdict(point) for point in trained.curve],
         "standings": dict(stand),
     }
     write(out / STANDINGS, json.dumps(result, indent=1) + "\n")
-    for name in (AGENT, CURVE, STANDINGS):
-        note(f"wrote {out / name}")
+    for path in (*agents, out / CURVE, out / STANDINGS):
+        note(f"wrote {path}")
     return result
 
 
-def _picture(
-    points: Sequence[tuple[int, float]], shares: Mapping[str, float], training: Training
-) -> str:
+def _picture(trained: Trained, shares: Mapping[str, float], training: Training) -> str:
     """Beside those that look, and the best of those that do not."""
     fixed = next(name for name in shares if name.startswith(ALWAYS))
     looking = [name for name in shares if name != DQN and not name.startswith(ALWAYS)]
@@ -211,4 +249,6 @@ def _picture(
         f"the {training.knob} agent, seed {training.seed}: share of the oracle on regions it was"
         " not trained on"
     )
-    return curve_picture(points, others, title=title)
+    points = [(point.step, point.of_oracle) for point in trained.curve]
+    kept = (trained.kept.step, trained.kept.of_oracle)
+    return curve_picture(points, others, kept=kept, title=title)

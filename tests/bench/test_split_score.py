@@ -3,7 +3,12 @@
 import pytest
 
 from gearshift.bench.score import Slices
-from gearshift.bench.split_score import best_s, settled, summary_of
+from gearshift.bench.split_score import ITSELF, best_fixed, best_s, case_of, settled, summary_of
+
+
+def slices(*call_s: float) -> Slices:
+    """Two of each."""
+    return Slices(call_s=[list(call_s), list(call_s)])
 
 
 def test_the_best_is_chosen_on_other_slices_than_it_is_told_on() -> None:
@@ -20,15 +25,42 @@ def test_calls_until_the_last_twenty_are_near_the_oracle() -> None:
     assert settled([2.0] * 100, 1.0) is None
 
 
-def case(engines: str, ours: float) -> dict[str, object]:
+def test_players_are_told_by_the_ways_they_have_the_runtime_by_all() -> None:
+    ways = {"none 0": slices(4.0), "rows": slices(2.0), "rows 2:1": slices(2.5)}
+    other = {"rows by openvino": slices(1.0)}
+    found = case_of(
+        {"region": "one"},
+        {**ways, **other, ITSELF: slices(1.25)},
+        {"share": "rows 2:1", "dqn": "rows"},
+        "rows on cpu:0+cpu:1",
+    )
+    assert found["case"] == {"region": "one"}
+    assert (found["oracle"], found["oracle_s"]) == ("rows by openvino", 1.0)
+    assert found["players_oracle_s"] == 2.0
+    assert found["by_itself"] == {"plan": "rows on cpu:0+cpu:1", "of_oracle": 0.8}
+    assert found["players"]["share"] == {"action": "rows 2:1", "of_oracle": 0.8}
+    assert found["players"]["dqn"]["of_oracle"] == 1.0
+
+
+def case(engines: str, ours: float, **ways_s: float) -> dict[str, object]:
     return {
         "case": {"engines": engines, "unseen": engines == "2:1"},
+        "ways_s": {"none 0": 2.0, **ways_s},
         "oracle_s": 1.0,
         "players_oracle_s": 1.0,
-        "best_fixed_s": 2.0,
         "by_itself": {"of_oracle": ours},
         "players": {"share": {"of_oracle": 0.5}},
     }
+
+
+def test_the_best_fixed_way_is_one_for_all_cases() -> None:
+    """Each is best somewhere; what is illegal is undivided, and what follows is not fixed."""
+    cases = [
+        case("1:1", 1.0, depth=1.0, rows=0.5, **{"rows 1:1": 1.1}),
+        case("2:1", 1.0, columns=1.0, rows=0.5, **{"rows 1:1": 1.1}),
+    ]
+    assert best_fixed(cases) == "rows 1:1"
+    assert best_fixed([case("1:1", 1.0, depth=2.5)]) == "none 0"
 
 
 def test_a_summary_of_all() -> None:
@@ -44,9 +76,11 @@ def test_a_summary_of_all() -> None:
         {"case": {**about, "start": "warm"}, "of_oracle": 0.9, **model},
         {"case": {**about, "start": "cold"}, "of_oracle": 0.1, **model},
     ]
-    found = summary_of([case("1:1", 0.8), case("2:1", 0.9)], steps, models)
+    cases = [case("1:1", 0.8, depth=1.25), case("2:1", 0.9)]
+    found = summary_of(cases, steps, models)
+    assert found["best_fixed"] == "depth"
     assert found["engines"]["1:1"] == pytest.approx(
-        {"by itself": 0.8, "best fixed": 0.5, "share": 0.5}
+        {"by itself": 0.8, "best fixed": 0.8, "share": 0.5}
     )
     assert found["unseen"] == pytest.approx({"by itself": 0.9, "best fixed": 0.5, "share": 0.5})
     assert found["steps"]["rows"] == {"calls_to_follow_at_most": 30, "regret_at_most": 0.05}

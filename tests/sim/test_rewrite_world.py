@@ -164,9 +164,7 @@ def test_the_environment_keeps_gymnasiums_contract() -> None:
     import gymnasium
     from gymnasium.utils.env_checker import check_env
 
-    from gearshift.sim.rewrite_env import ID
-
-    env = gymnasium.make(ID, profiles=regions("one"))
+    env = gymnasium.make("gearshift/Rewrite-v0", profiles=regions("one"))
     check_env(env.unwrapped)
     for seed in range(20):
         _, told = env.reset(seed=seed)

@@ -1,5 +1,8 @@
 """The simulator: the same from the same seed, and as machines are."""
 
+import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,20 @@ import pytest
 from gearshift.decide.learn.dqn import Dqn
 from gearshift.decide.split.actions import ACTIONS, FOLLOW, NAMES
 from gearshift.decide.split.players import Fixed, Greedy, Learned, Share, baselines
-from gearshift.decide.split.view import INPUTS, EngineView, features, foreseen, mask, speeds
+from gearshift.decide.split.view import (
+    INPUTS,
+    EngineView,
+    SplitView,
+    features,
+    foreseen,
+    mask,
+    speeds,
+)
+from gearshift.errors import UsageError
+from gearshift.plan.objective import SplitWeights
+from gearshift.sim.learning import TEST_SEED
 from gearshift.sim.profiles import Parts, Profile, read_profiles, write_profiles
-from gearshift.sim.split_training import score, train
+from gearshift.sim.split_training import EPISODE, score, standings, train
 from gearshift.sim.split_world import SplitWorld
 
 DRAWN = np.random.default_rng(3)
@@ -141,6 +155,7 @@ def test_the_agent_learns_to_split() -> None:
     )
     assert score(Learned(trained.dqn), profiles[3:], seed=9, episodes=8) > fixed
     assert [point.step for point in trained.curve] == [1500, 3000]
+    assert trained.kept in trained.curve
 
 
 def test_the_agent_learns_what_estimates_do_not_tell() -> None:
@@ -166,12 +181,12 @@ def test_the_environment_keeps_gymnasiums_contract(tmp_path: Path) -> None:
     import gymnasium
     from gymnasium.utils.env_checker import check_env
 
-    from gearshift.sim.split_env import ID, STEPS
+    from gearshift.sim.split_env import STEPS
 
     path = tmp_path / "profiles.json"
     write_profiles(path, [profile()], {"seed": 0})
     assert read_profiles(path) == [profile()]
-    env = gymnasium.make(ID, profiles=read_profiles(path))
+    env = gymnasium.make("gearshift/Split-v0", profiles=read_profiles(path))
     check_env(env.unwrapped)
     env.reset(seed=3)
     for step in range(STEPS):
@@ -183,3 +198,73 @@ def test_the_environment_keeps_gymnasiums_contract(tmp_path: Path) -> None:
 
 def told_mask(env: Any) -> np.ndarray:
     return np.asarray(env.unwrapped.action_masks(), np.int8)
+
+
+def test_what_is_earned_in_the_environment_can_be_weighted() -> None:
+    from gearshift.sim.split_env import SplitEnv
+
+    def parts(weights: SplitWeights | None) -> dict[str, float]:
+        env = SplitEnv([profile()], weights)
+        env.reset(seed=3)
+        return dict(env.step(np.int64(NAMES.index("rows 1:1")))[-1]["reward_parts"])
+
+    usual, other = parts(None), parts(SplitWeights(time=2.0, balance=0.0, transfer=0.05))
+    assert other["time"] == pytest.approx(2 * usual["time"])
+    assert other["balance"] == 0
+    assert other["transfer"] == usual["transfer"]
+
+
+def test_environments_are_known_once_the_simulator_is_imported() -> None:
+    code = (
+        "import gymnasium\nimport gearshift.sim\n"
+        "for name in gearshift.sim.ENVIRONMENTS:\n    gymnasium.make(name).reset(seed=0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("alone_s", [0.0, -0.1, math.nan, math.inf])
+def test_a_profile_that_takes_no_time_is_refused(tmp_path: Path, alone_s: float) -> None:
+    path = tmp_path / "odd.json"
+    write_profiles(path, [replace(profile("first"), alone_s=alone_s)], {})
+    with pytest.raises(UsageError, match=r"odd\.json' holds no profiles: alone_s of first is"):
+        read_profiles(path)
+
+
+def four() -> list[Profile]:
+    return [profile(str(seconds), alone_s=seconds) for seconds in (0.02, 0.05, 0.1, 0.2)]
+
+
+def test_the_curve_and_the_standings_are_of_the_same_traces() -> None:
+    trained = train(four(), seed=0, steps=1000, points=2, episodes=3)
+    found = standings(trained.dqn, four(), seed=TEST_SEED, steps=1000, episodes=3)
+    assert found["dqn"] == trained.kept.of_oracle
+    assert list(found) == sorted(found, key=lambda name: -found[name])
+
+
+class Pupil:
+    """Remembers of each lesson which region it was about, by what that takes."""
+
+    name = "pupil"
+
+    def __init__(self) -> None:
+        self.lessons: list[float] = []
+
+    def choose(self, view: SplitView) -> int:
+        return 0
+
+    def settled(self, view: SplitView) -> int:
+        return 0
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        self.lessons.append(view.alone_s)
+
+
+def test_who_learns_as_it_goes_is_taught_as_the_agent_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    pupil = Pupil()
+    monkeypatch.setattr("gearshift.sim.split_training.baselines", lambda random: [pupil, Share()])
+    dqn = Dqn.fresh(len(INPUTS), len(NAMES), 0, prior=foreseen)
+    found = standings(dqn, four(), seed=3, steps=1000, episodes=2)
+    assert set(found) == {"pupil", "share", "dqn"}
+    assert len(pupil.lessons) == 1000 + 2 * EPISODE
+    assert 0.2 not in pupil.lessons[:1000], "that one is for the test"
+    assert set(pupil.lessons[1000:]) == {0.2}

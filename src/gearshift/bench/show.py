@@ -93,7 +93,8 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
             steps.add_row(step["case"]["model"], way, *calls, f"{found['regret']:.1%}")
     out.print(steps)
     summary = data["summary"]
-    shares = _table("share of the oracle, geometric mean", 1, "engines", "best fixed", *ours)
+    title = f"share of the oracle, geometric mean; the best fixed way: {summary['best_fixed']}"
+    shares = _table(title, 1, "engines", "best fixed", *ours)
     groups = {**summary["engines"], "regions the agent never saw": summary["unseen"]}
     for engines, found in groups.items():
         if found is not None:

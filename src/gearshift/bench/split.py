@@ -8,11 +8,10 @@ have followed. Whole models are set beside their peers as in `gearshift bench ru
 
 import os
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import log
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
@@ -22,41 +21,35 @@ import torch
 
 from gearshift.bench import runtime as peers
 from gearshift.bench.divided import Divided, block, divided, in_blocks, timed
+from gearshift.bench.looks import EngineLooks, choice_of
 from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.bench.parts import Built, drawn, regions
-from gearshift.bench.score import Slices
-from gearshift.bench.split_score import best_s, settled, summary_of
+from gearshift.bench.split_score import ITSELF, best_s, case_of, settled, summary_of
 from gearshift.bench.traces import traces
 from gearshift.capture.load import load
 from gearshift.decide.keep import Keep
 from gearshift.decide.learn.dqn import Dqn
+from gearshift.decide.policies import MARGIN
 from gearshift.decide.split.actions import FOLLOW, NAMES
 from gearshift.decide.split.agent import ROLE, SHIPPED
 from gearshift.decide.split.players import Bandit, Greedy, Learned, Player, Share
-from gearshift.decide.split.profiling import Experience
-from gearshift.decide.split.sight import view_of
-from gearshift.decide.split.view import EngineView, SplitView, foreseen
-from gearshift.ir.measurement import Metric
-from gearshift.ir.snapshot import Sample, Situation, Snapshot
-from gearshift.observe.hal import open_hal
-from gearshift.observe.sampler import mean_parts
+from gearshift.decide.split.view import EngineView, SplitView
+from gearshift.ir.roofline import Roofline
+from gearshift.observe.hal import measure_roofline
 from gearshift.runtime import adapt
 from gearshift.sim.profiles import SHIPPED as PROFILES
 from gearshift.sim.profiles import read_profiles
 from gearshift.sim.split_training import divided as held_out
 
 Say = Callable[[str], None]
+Choices = Callable[[Divided], dict[str, str]]
+"""For a region, what each player settles on."""
 BACKEND, OTHER = "onnxruntime", "openvino"
 """Players choose among the ways of the first; the oracle, among those of both."""
 ENGINES = {"1:1": 0, "2:1": 1, "3:1": 2}
 """How fast the two engines are, and how many neighbours on the second one's core make them so."""
-ITSELF = "by itself"
-"""The runtime, with nobody telling it what to do."""
 STEP = (0, 1, 0)
 """Neighbours, one phase after the other."""
-LOOK_S = 0.3
-LOOKS = 6
-"""So often a policy looks and chooses before its choice counts."""
 ONE_ROW = peers.Pace(phase_s=4.0, traces=("quiet", "neighbour"))
 MANY_ROWS = peers.Pace(phase_s=4.0)
 
@@ -66,8 +59,8 @@ class Pace:
     rounds: int = 4
     """Turns of each way to divide."""
     batches: tuple[int, ...] = (1, 8)
-    every: int = 1
-    """Of the regions, so many at a time are passed over but for one."""
+    only: tuple[str, ...] = ()
+    """Regions by name; all, if empty."""
     serve_s: float = 10.0
     """How long the runtime serves by itself beside neighbours before it counts."""
     step_calls: int = 120
@@ -79,23 +72,24 @@ class Pace:
 
 QUICK = Pace(
     rounds=2,
-    every=8,
+    only=("matmul 512, 512 rows", "resnet block 512x7x7, batch 1"),
     serve_s=3.0,
     step_calls=40,
     models=("mobilenet_v2@8",),
     one_row=(),
 )
+"""One region by rows that the agent was trained on, and one by height that it was not."""
 
 
 def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[str, Any]:
-    agent = Dqn(ROLE.read(SHIPPED).network, prior=foreseen)
-    bandit = Bandit(np.random.default_rng(seed))
-    players: list[Player] = [Share(), Greedy(), bandit, Learned(agent)]
+    players, parts = _players(seed), regions(pace.batches)
+    say("measuring the machine's roofline")
+    choices = partial(_choices, players, measure_roofline())
     with _home_of_its_own():
         cases = [
             case
-            for name, make in list(regions(pace.batches).items())[:: pace.every]
-            for case in _region_cases(name, drawn(make), players, cores, pace, say)
+            for name in pace.only or parts
+            for case in _region_cases(name, drawn(parts[name]), choices, cores, pace, say)
         ]
     decision_s = _decision_s(players[-1], _some_view())
     steps = [_step_case(name, load(name), cores, pace, say) for name in pace.models]
@@ -111,6 +105,18 @@ def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[st
         "summary": summary_of(cases, steps, models),
         "decision_s": decision_s,
     }
+
+
+def _players(seed: int) -> list[Player]:
+    """As they are while a model serves: the agent learns on."""
+    random = np.random.default_rng(seed)
+    agent = Dqn(ROLE.read(SHIPPED).network, ROLE.settings, random, ROLE.prior)
+    learned = Learned(agent, learning=True, margin=MARGIN)
+    return [Share(), Greedy(), Bandit(np.random.default_rng(seed)), learned]
+
+
+def _choices(players: Sequence[Player], roofline: Roofline, region: Divided) -> dict[str, str]:
+    return {player.name: choice_of(player, EngineLooks(region, roofline)) for player in players}
 
 
 def _beside_peers(seed: int, cores: Sequence[int], pace: Pace, say: Say) -> list[dict[str, Any]]:
@@ -145,7 +151,7 @@ def _neighbours(count: int, cores: Sequence[int]) -> tuple[Neighbour, ...]:
 
 
 def _region_cases(
-    name: str, built: Built, players: Sequence[Player], cores: Sequence[int], pace: Pace, say: Say
+    name: str, built: Built, choices: Choices, cores: Sequence[int], pace: Pace, say: Say
 ) -> list[dict[str, Any]]:
     model, args = built
     found = []
@@ -165,9 +171,8 @@ def _region_cases(
                     ITSELF: partial(serving, *args),
                 }
                 slices = in_blocks(ways, pace.rounds)
-                chosen = {player.name: _chosen(player, region) for player in players}
                 about = {"region": name, "engines": engines, "unseen": name in _unseen()}
-                found.append(_case(about, slices, chosen, serving.plan.summary))
+                found.append(case_of(about, slices, choices(region), serving.plan.summary))
     return found
 
 
@@ -186,89 +191,6 @@ def _serve(call: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> N
     with torch.no_grad():
         while perf_counter() < end_s:
             call(*args)
-
-
-def _case(
-    about: dict[str, Any], slices: Mapping[str, Slices], chosen: Mapping[str, str], plan: str
-) -> dict[str, Any]:
-    every_way = {name: found for name, found in slices.items() if name != ITSELF}
-    ways = {name: found for name, found in every_way.items() if name in NAMES}
-    oracle_s, players_oracle_s = best_s(every_way), best_s(ways)
-    means_s = {name: statistics.fmean(found.calls()) for name, found in slices.items()}
-    fixed = {name: found for name, found in ways.items() if name != NAMES[FOLLOW]}
-    return {
-        "case": about,
-        "ways_s": means_s,
-        "oracle": min(every_way, key=lambda name: means_s[name]),
-        "oracle_s": oracle_s,
-        "players_oracle_s": players_oracle_s,
-        "best_fixed_s": best_s(fixed),
-        "by_itself": {"plan": plan, "of_oracle": oracle_s / means_s[ITSELF]},
-        "players": {
-            player: {"action": action, "of_oracle": players_oracle_s / means_s[action]}
-            for player, action in chosen.items()
-        },
-    }
-
-
-def _chosen(player: Player, region: Divided) -> str:
-    """What it settles on, looking at the machine while its last choice runs."""
-    action = "none both" if "none both" in region.ready else next(iter(region.ready))
-    experience = Experience()
-    view, _ = _look(region, action, experience, None)
-    for _ in range(LOOKS):
-        action = NAMES[player.choose(view)]
-        after, took_s = _look(region, action, experience, view)
-        reward = -log(took_s / view.alone_s)
-        player.learn(view, NAMES.index(action), reward, after)
-        view = after
-    return NAMES[player.choose(view)]
-
-
-def _look(
-    region: Divided, action: str, experience: Experience, before: SplitView | None
-) -> tuple[SplitView, float]:
-    """What is seen while this runs, and what a call takes then."""
-    counters = open_hal()
-    for name, thread in region.runtime._pool.threads().items():
-        counters.watch_thread(name, thread)
-    counters.read()
-    took_s: list[float] = []
-    end_s = perf_counter() + LOOK_S
-    while perf_counter() < end_s:
-        took_s += block(lambda: region.call(action), 1)
-    readings: dict[str, Metric] = counters.read()
-    counters.close()
-    if before is not None:
-        experience.note(before, NAMES.index(action), statistics.fmean(took_s))
-    timings = list(region.ready[action].executor.timings())[-len(took_s) :]
-    situation = Situation(signature=region.name, neighbours=0)
-    sample = Sample(
-        plan=action,
-        situation=situation,
-        seconds=tuple(took_s),
-        parts=mean_parts([timing.parts for timing in timings]),
-    )
-    snapshot = Snapshot(
-        at_s=0.0,
-        plan=action,
-        trial=None,
-        situation=situation,
-        samples=(sample,),
-        readings=readings,
-    )
-    legal = {NAMES.index(name): region.ready[name].executor.plan for name in region.ready}
-    alone_s = statistics.fmean(block(lambda: region.call("none 0"), 3))
-    view = view_of(
-        snapshot,
-        region.subject,
-        in_force=NAMES.index(action),
-        legal=legal,
-        alone_s=alone_s,
-        bandwidth_bytes_s=None,
-        experience=experience,
-    )
-    return view, statistics.fmean(took_s)
 
 
 def _step_case(

@@ -8,9 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gearshift.bench.score import Slices, mean_and_least, told_both_ways
+from gearshift.decide.split.actions import FOLLOW, NAMES
 
 WINDOW, NEAR = 20, 1.1
 RATIOS = ("vs_best_static", "p95_vs_best_static", "vs_best_peer", "of_oracle")
+ITSELF = "by itself"
+"""The runtime, with nobody telling it what to do."""
+UNDIVIDED = NAMES[0]
+FIXED = tuple(name for name in NAMES if name != NAMES[FOLLOW])
+"""Ways whose shares do not follow."""
 
 
 def best_s(ways: Mapping[str, Slices]) -> float:
@@ -25,21 +31,59 @@ def settled(call_s: Sequence[float], oracle_s: float) -> int | None:
     return None
 
 
+def case_of(
+    about: Mapping[str, Any], slices: Mapping[str, Slices], chosen: Mapping[str, str], plan: str
+) -> dict[str, Any]:
+    """One region on two engines: what every way took, what each player chose, and on which plan the
+    runtime was in the end. Players have the ways of one backend, the oracle those of both."""
+    every_way = {name: found for name, found in slices.items() if name != ITSELF}
+    ways = {name: found for name, found in every_way.items() if name in NAMES}
+    oracle_s, players_oracle_s = best_s(every_way), best_s(ways)
+    means_s = {name: statistics.fmean(found.calls()) for name, found in slices.items()}
+    return {
+        "case": dict(about),
+        "ways_s": means_s,
+        "oracle": min(every_way, key=lambda name: means_s[name]),
+        "oracle_s": oracle_s,
+        "players_oracle_s": players_oracle_s,
+        "by_itself": {"plan": plan, "of_oracle": oracle_s / means_s[ITSELF]},
+        "players": {
+            player: {"action": action, "of_oracle": players_oracle_s / means_s[action]}
+            for player, action in chosen.items()
+        },
+    }
+
+
 def summary_of(
     cases: Sequence[Mapping[str, Any]],
     steps: Sequence[Mapping[str, Any]],
     models: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     unseen = [case for case in cases if case["case"]["unseen"]]
+    fixed = best_fixed(cases)
     return {
+        "best_fixed": fixed,
         "engines": {
-            engines: _of_oracle([c for c in cases if c["case"]["engines"] == engines])
+            engines: _of_oracle([c for c in cases if c["case"]["engines"] == engines], fixed)
             for engines in dict.fromkeys(c["case"]["engines"] for c in cases)
         },
-        "unseen": _of_oracle(unseen) if unseen else None,
+        "unseen": _of_oracle(unseen, fixed) if unseen else None,
         "steps": {way: _worst([s["steps"][way] for s in steps]) for way in steps[0]["steps"]},
         "models": _beside_peers([c for c in models if c["case"]["start"] == "warm"]),
     }
+
+
+def best_fixed(cases: Sequence[Mapping[str, Any]]) -> str:
+    """The one way that is best for all cases together."""
+    return max(FIXED, key=lambda name: _fixed_of_oracle(cases, name))
+
+
+def _fixed_of_oracle(cases: Sequence[Mapping[str, Any]], name: str) -> float:
+    """Always the same way; undivided where it is illegal."""
+    return statistics.geometric_mean(
+        case["players_oracle_s"] / case["ways_s"].get(name, case["ways_s"][UNDIVIDED])
+        for case in cases
+    )
 
 
 def _worst(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -51,15 +95,15 @@ def _worst(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _of_oracle(cases: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _of_oracle(cases: Sequence[Mapping[str, Any]], fixed: str) -> dict[str, float]:
     mean = statistics.geometric_mean
     players = {
         player: mean(c["players"][player]["of_oracle"] for c in cases)
         for player in cases[0]["players"]
     }
     return {
-        "by itself": mean(c["by_itself"]["of_oracle"] for c in cases),
-        "best fixed": mean(c["players_oracle_s"] / c["best_fixed_s"] for c in cases),
+        ITSELF: mean(c["by_itself"]["of_oracle"] for c in cases),
+        "best fixed": _fixed_of_oracle(cases, fixed),
         **players,
     }
 

@@ -54,6 +54,8 @@ class Answer:
     store: str = ""
     """How the store is used: see its `mode`."""
     roofline: Roofline | None = None
+    policy: str = ""
+    """Who decides: another than was asked for, if that failed, or has nothing to go by."""
     reward: Mapping[str, float] = field(default_factory=dict)
     """What the split in force earned in its last calls, by its named parts."""
     recalled: tuple[Sample, ...] = ()
@@ -118,6 +120,7 @@ def write_answer(answer: Answer) -> str:
             "typical_error": answer.typical_error,
             "store": answer.store,
             "roofline": roofline and roofline.to_dict(),
+            "policy": answer.policy,
             "reward": dict(answer.reward),
             "recalled": [snapshots.sample_to_data(sample) for sample in answer.recalled],
             "plans": [to_data(plan) for plan in answer.plans],

@@ -75,7 +75,7 @@ class Mind:
         self._foreseen: dict[tuple[Situation, str], Estimate] = {}
         self._decided: list[Decision] = []
         self._saved_s = -inf
-        self._agent = None if policy != DQN else _agent(home, self.key["machine"])
+        self._agent = None if policy != DQN else _agent(home, self.key["machine"], objective)
         self._account = (
             None
             if subject is None
@@ -131,6 +131,7 @@ class Mind:
             typical_error=typical_error,
             store=self.store.mode,
             roofline=self.table.roofline,
+            policy=self.policy.name,
             reward=self._reward(snapshot),
             recalled=self._take_recalled(),
             plans=new_plans,
@@ -331,9 +332,9 @@ def _context(situation: Situation) -> str:
     return f"{NEIGHBOURS}{situation.neighbours}"
 
 
-def _agent(home: Path | None, machine: str) -> Agent | None:
+def _agent(home: Path | None, machine: str, objective: Objective) -> Agent | None:
     try:
-        return Agent(home or Path(), machine)
+        return Agent(home or Path(), machine, objective.split.time)
     except CheckpointError as error:
         log.error("%s; the bandit decides", error)
         return None

@@ -16,6 +16,7 @@ from gearshift.decide.split.agent import Agent
 from gearshift.decide.split.players import Greedy, Learned, Player, Share
 from gearshift.decide.split.policy import SplitPolicy
 from gearshift.errors import UsageError
+from gearshift.plan.objective import SplitWeights
 from gearshift.predict.table import Table
 
 log = logging.getLogger("gearshift")
@@ -36,9 +37,7 @@ def policy_named(
     if name == Bandit.name:
         return Bandit(table, score, former, lambda: table.roofline)
     if name in SPLITTING:
-        player: Player | None = Greedy() if name == GREEDY else Share()
-        if name == DQN:
-            player = None if agent is None else Learned(agent.dqn, learning=True, margin=MARGIN)
+        player = None if account is None else _player(name, account.weights, agent)
         if account is not None and player is not None:
             return SplitPolicy(player, account, lambda: _bandwidth_bytes_s(table))
         log.warning("policy %s: nothing to divide here, or no agent; the bandit decides", name)
@@ -47,6 +46,15 @@ def policy_named(
     if name not in simple:
         raise UsageError(f"no policy {name!r}; there are {', '.join(POLICIES)}")
     return simple[name]()
+
+
+def _player(name: str, weights: SplitWeights, agent: Agent | None) -> Player | None:
+    """None for want of a sound agent."""
+    if name != DQN:
+        return Greedy() if name == GREEDY else Share()
+    if agent is None:
+        return None
+    return Learned(agent.dqn, learning=True, margin=MARGIN, time=weights.time)
 
 
 def _bandwidth_bytes_s(table: Table) -> float | None:

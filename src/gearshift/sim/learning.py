@@ -16,6 +16,9 @@ P = TypeVar("P")
 HELD_OUT = 4
 """Every fourth is not trained on."""
 POINTS = 20
+TEST_SEED = 1000
+"""Added to the seed: what is compared on traces so drawn was neither trained on them nor chosen by
+them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,8 @@ class Point:
 class Trained:
     dqn: Dqn
     curve: tuple[Point, ...]
+    kept: Point
+    """Whose network this is."""
 
 
 Told = Callable[[Point], None]
@@ -64,7 +69,7 @@ def schooled(
     trained on, and its share of the oracle on what it is not. Keeps the network of the point that
     did best on the former."""
     curve: list[Point] = []
-    best: tuple[float, Dqn] | None = None
+    best: tuple[float, Dqn, Point] | None = None
     every = max(1, steps // points)
     rewards: list[float] = []
     for step, reward in enumerate(islice(lived, steps), 1):
@@ -75,6 +80,6 @@ def schooled(
             curve.append(Point(step=step, of_oracle=unknown, reward=fmean(rewards[-every:])))
             told(curve[-1])
             if best is None or known > best[0]:
-                best = known, frozen
+                best = known, frozen, curve[-1]
     assert best is not None
-    return Trained(dqn=best[1], curve=tuple(curve))
+    return Trained(dqn=best[1], curve=tuple(curve), kept=best[2])

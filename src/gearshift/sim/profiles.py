@@ -6,6 +6,7 @@ Must not know who measured.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,9 +76,17 @@ def read_as(path: Path, make: Callable[[dict[str, Any]], P]) -> list[P]:
         raise UsageError(f"{str(path)!r} holds no profiles: {error}") from None
 
 
+def about_profiles(path: Path) -> Any:
+    """What is written beside profiles that can be read: the machine they were recorded on."""
+    return json.loads(path.read_text()).get("about")
+
+
 def _profile(entry: dict[str, Any]) -> Profile:
     splits = {
         name: Parts(**{**parts, "parts_s": tuple(parts["parts_s"])})
         for name, parts in entry.pop("splits").items()
     }
-    return Profile(splits=splits, dims=tuple(entry.pop("dims")), **entry)
+    found = Profile(splits=splits, dims=tuple(entry.pop("dims")), **entry)
+    if not (isfinite(found.alone_s) and found.alone_s > 0):
+        raise ValueError(f"alone_s of {found.name} is {found.alone_s}, not a time above 0")
+    return found

@@ -1,6 +1,6 @@
 """`gearshift/Rewrite-v0`: the rewrite world as a Gymnasium environment.
 
-`gymnasium.make("gearshift.sim.rewrite_env:gearshift/Rewrite-v0")`. Must not know who plays.
+`import gearshift.sim`, then `gymnasium.make("gearshift/Rewrite-v0")`. Must not know who plays.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,6 @@ try:
 except ImportError:
     raise MissingExtraError("rl", "gearshift/Rewrite-v0") from None
 
-ID = "gearshift/Rewrite-v0"
 STEPS = 30
 """Then it ends, whatever was tried that is illegal."""
 ILLEGAL = -1.0
@@ -73,7 +72,3 @@ def _unchanged(view: RewriteView) -> Stepped:
     """What comes of an illegal choice."""
     nothing = RewriteReward(time=0.0, traffic=0.0, measuring=0.0)
     return Stepped(reward=nothing, view=view, end=False)
-
-
-if ID not in gymnasium.registry:
-    gymnasium.register(ID, entry_point=f"{__name__}:RewriteEnv")

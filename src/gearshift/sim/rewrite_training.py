@@ -6,6 +6,7 @@ Must not know files or the command line.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, geometric_mean
 
 import numpy as np
@@ -15,7 +16,7 @@ from gearshift.decide.rewrite.actions import ENTRIES
 from gearshift.decide.rewrite.players import Learned, Player, baselines
 from gearshift.decide.rewrite.reward import DISCOUNT, RewriteWeights
 from gearshift.decide.rewrite.state import INPUTS, foreseen
-from gearshift.sim.learning import POINTS, Told, Trained, apart, schooled, untold
+from gearshift.sim.learning import POINTS, TEST_SEED, Told, Trained, apart, schooled, untold
 from gearshift.sim.rewrite_profiles import RegionProfile
 from gearshift.sim.rewrite_world import RewriteWorld
 
@@ -63,10 +64,8 @@ def train(
     world = RewriteWorld(train_on, np.random.default_rng(seed + 1), weights, SKEW)
 
     def scores(frozen: Dqn) -> tuple[float, float]:
-        known, unknown = (
-            score(Learned(frozen), on, seed=seed + 2, episodes=episodes, weights=weights)
-            for on in (train_on, test_on)
-        )
+        mine = partial(score, Learned(frozen), episodes=episodes, weights=weights)
+        known, unknown = mine(train_on, seed=seed + 2), mine(test_on, seed=seed + TEST_SEED)
         return known.earned, unknown.share
 
     return schooled(dqn, _lived(player, world), scores, steps=steps, points=points, told=told)

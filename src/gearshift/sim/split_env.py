@@ -1,6 +1,6 @@
 """`gearshift/Split-v0`: the split world as a Gymnasium environment.
 
-`gymnasium.make("gearshift.sim.split_env:gearshift/Split-v0")`. Must not know who plays.
+`import gearshift.sim`, then `gymnasium.make("gearshift/Split-v0")`. Must not know who plays.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ import numpy as np
 from gearshift.decide.split.actions import NAMES
 from gearshift.decide.split.view import FAR, INPUTS, UNKNOWN, SplitView, features, mask
 from gearshift.errors import MissingExtraError
+from gearshift.plan.objective import SplitWeights
 from gearshift.sim.profiles import SHIPPED, Profile, read_profiles
 from gearshift.sim.split_world import SplitWorld
 
@@ -20,7 +21,6 @@ try:
 except ImportError:
     raise MissingExtraError("rl", "gearshift/Split-v0") from None
 
-ID = "gearshift/Split-v0"
 STEPS = 60
 ILLEGAL = -1.0
 
@@ -30,9 +30,12 @@ class SplitEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": []}
 
-    def __init__(self, profiles: Sequence[Profile] | None = None) -> None:
-        """On the regions shipped, if none are given."""
+    def __init__(
+        self, profiles: Sequence[Profile] | None = None, weights: SplitWeights | None = None
+    ) -> None:
+        """On the regions shipped and by the usual weights, if none are given."""
         self._profiles = read_profiles(SHIPPED) if profiles is None else profiles
+        self._weights = weights or SplitWeights()
         self.observation_space = spaces.Box(UNKNOWN, FAR, (len(INPUTS),), np.float32)
         self.action_space = spaces.Discrete(len(NAMES))
 
@@ -40,7 +43,7 @@ class SplitEnv(gymnasium.Env[np.ndarray, np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        self._world = SplitWorld(self._profiles, self.np_random)
+        self._world = SplitWorld(self._profiles, self.np_random, self._weights)
         self._view, self._count = self._world.reset(), 0
         return features(self._view), self._told(self._view)
 
@@ -62,7 +65,3 @@ class SplitEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     def _told(self, view: SplitView) -> dict[str, Any]:
         return {"action_mask": mask(view).astype(np.int8), "region": self._world.profile.name}
-
-
-if ID not in gymnasium.registry:
-    gymnasium.register(ID, entry_point=f"{__name__}:SplitEnv")

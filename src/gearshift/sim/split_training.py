@@ -4,17 +4,20 @@ trained on.
 Must not know files or the command line.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from statistics import geometric_mean
 
 import numpy as np
 
 from gearshift.decide.learn.dqn import Dqn, Settings
 from gearshift.decide.split.actions import NAMES
-from gearshift.decide.split.players import Learned, Player, baselines
+from gearshift.decide.split.players import Learned, Player, Unteachable, baselines
 from gearshift.decide.split.view import INPUTS, foreseen
 from gearshift.plan.objective import SplitWeights
-from gearshift.sim.learning import POINTS, Told, Trained, apart, schooled, untold
+from gearshift.sim.learning import POINTS, TEST_SEED, Told, Trained, apart, schooled, untold
 from gearshift.sim.profiles import Profile
 from gearshift.sim.split_world import SplitWorld
 
@@ -41,16 +44,15 @@ def train(
 ) -> Trained:
     train_on, test_on = divided(profiles)
     settings = settings or Settings(epsilon_steps=steps // 2)
-    dqn = Dqn.fresh(len(INPUTS), len(NAMES), seed, settings, foreseen)
-    player = Learned(dqn, learning=True)
-    world = SplitWorld(train_on, np.random.default_rng(seed + 1), weights or SplitWeights(), SKEW)
+    weights = weights or SplitWeights()
+    prior = partial(foreseen, time=weights.time)
+    dqn = Dqn.fresh(len(INPUTS), len(NAMES), seed, settings, prior)
+    player = Learned(dqn, learning=True, time=weights.time)
+    world = SplitWorld(train_on, np.random.default_rng(seed + 1), weights, SKEW)
 
     def scores(frozen: Dqn) -> tuple[float, float]:
-        known, unknown = (
-            score(Learned(frozen), on, seed=seed + 2, episodes=episodes)
-            for on in (train_on, test_on)
-        )
-        return known, unknown
+        mine = partial(score, Learned(frozen), episodes=episodes)
+        return mine(train_on, seed=seed + 2), mine(test_on, seed=seed + TEST_SEED)
 
     return schooled(dqn, _lived(player, world), scores, steps=steps, points=points, told=told)
 
@@ -90,10 +92,16 @@ def score(
 
 
 def standings(
-    dqn: Dqn, profiles: Sequence[Profile], *, seed: int, episodes: int = TEST_EPISODES
+    dqn: Dqn, profiles: Sequence[Profile], *, seed: int, steps: int, episodes: int = TEST_EPISODES
 ) -> dict[str, float]:
-    """All players, best first, on what nobody trained on."""
-    _, test_on = divided(profiles)
-    players: list[Player] = [*baselines(np.random.default_rng(seed)), Learned(dqn)]
+    """All players, best first, on what nobody trained on. Who learns as it goes is taught on the
+    rest first, by so many choices, as the agent was."""
+    train_on, test_on = divided(profiles)
+    others = baselines(np.random.default_rng(seed))
+    for player in others:
+        if not isinstance(player, Unteachable):
+            world = SplitWorld(train_on, np.random.default_rng(seed + 1), skew=SKEW)
+            deque(islice(_lived(player, world), steps), maxlen=0)
+    players: list[Player] = [*others, Learned(dqn)]
     found = {p.name: score(p, test_on, seed=seed, episodes=episodes) for p in players}
     return dict(sorted(found.items(), key=lambda entry: -entry[1]))

@@ -96,3 +96,21 @@ def test_a_version_is_part_of_the_file(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="version 2, this one reads 1"):
         read_checkpoint(path, "split", INPUTS, ACTIONS)
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.safetensors"
+    write_checkpoint(path, agent())
+    before = path.read_bytes()
+
+    def full(self: Path, data: bytes) -> int:
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_checkpoint(path, agent((2, 4, 3)))
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    assert path.read_bytes() == before

@@ -11,13 +11,13 @@ from decide.world import KEY
 
 from gearshift.decide.check import check_policy
 from gearshift.decide.learn.dqn import Dqn
-from gearshift.decide.messages import Hello, read_hello, write_hello
+from gearshift.decide.messages import Hello, read_answer, read_hello, write_answer, write_hello
 from gearshift.decide.mind import Mind
 from gearshift.decide.policy import How, Options, Proposal
 from gearshift.decide.split.account import Account
 from gearshift.decide.split.actions import ACTIONS, NAMES
 from gearshift.decide.split.agent import ROLE, Agent
-from gearshift.decide.split.players import Greedy, Learned, Player, Share
+from gearshift.decide.split.players import Greedy, Learned, Player, Share, Unteachable
 from gearshift.decide.split.policy import SplitPolicy
 from gearshift.decide.split.profiling import Experience
 from gearshift.decide.split.reward import split_reward
@@ -270,23 +270,49 @@ def read_shipped() -> Dqn:
     return Agent(Path("/nowhere"), "here").dqn
 
 
+def same(one: Dqn, other: Dqn) -> bool:
+    return all(map(np.array_equal, one.online.parameters, other.online.parameters))
+
+
 def test_E5_an_agent_that_cannot_be_used_is_named_and_the_shipped_one_decides(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = ROLE.own_file(tmp_path)
     ROLE.write(path, read_shipped(), {"machine": "another"})
+    whole = path.read_bytes()
     with caplog.at_level(logging.ERROR, logger="gearshift"):
         other = Agent(tmp_path, "here")
     assert "split.safetensors learned on another machine" in caplog.text
-    path.write_bytes(path.read_bytes()[:100])
+    path.write_bytes(whole[:100])
     with caplog.at_level(logging.ERROR, logger="gearshift"):
         damaged = Agent(tmp_path, "here")
     assert "split.safetensors cannot be read" in caplog.text
-    for agent in (other, damaged):
-        shipped = read_shipped().online.parameters
-        assert all(
-            np.array_equal(a, b) for a, b in zip(agent.dqn.online.parameters, shipped, strict=True)
-        )
+    assert same(other.dqn, read_shipped())
+    assert same(damaged.dqn, read_shipped())
+
+
+def test_E5_a_refused_agent_is_set_aside_and_not_written_over(tmp_path: Path) -> None:
+    path = ROLE.own_file(tmp_path)
+    ROLE.write(path, read_shipped(), {"machine": "another"})
+    refused = path.read_bytes()
+    agent = Agent(tmp_path, "here")
+    agent.dqn.steps = 1000
+    agent.keep()
+    assert ROLE.read(path).about["machine"] == "here"
+    (aside,) = path.parent.glob("split.*.refused")
+    assert aside.read_bytes() == refused
+    assert Agent(tmp_path, "here").dqn.steps == 1000, "what is sound stays where it is"
+    assert len(list(path.parent.iterdir())) == 2
+
+
+def test_an_agent_trained_in_the_simulator_is_taken_as_the_start(tmp_path: Path) -> None:
+    mine = Dqn.fresh(len(INPUTS), len(NAMES), seed=5)
+    ROLE.write(ROLE.own_file(tmp_path), mine, {"machine": "simulated", "seed": 5})
+    agent = Agent(tmp_path, "here")
+    assert same(agent.dqn, mine)
+    agent.dqn.steps = 1000
+    agent.keep()
+    assert ROLE.read(ROLE.own_file(tmp_path)).about == {"machine": "here", "lessons": 1000}
 
 
 def test_E5_without_any_agent_the_bandit_decides(
@@ -297,6 +323,9 @@ def test_E5_without_any_agent_the_bandit_decides(
         Agent(tmp_path, "here")
     made = control("dqn", home=tmp_path)
     assert made.policy.name == "bandit"
+    in_force = plan_for(NAMES.index("rows"))
+    answer = made.see(snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=0.0))
+    assert read_answer(write_answer(answer)).policy == "bandit", "and that is told"
 
 
 def test_G1_weights_that_are_no_numbers_are_caught_before_use(tmp_path: Path) -> None:
@@ -308,7 +337,7 @@ def test_G1_weights_that_are_no_numbers_are_caught_before_use(tmp_path: Path) ->
     in_force = plan_for(NAMES.index("rows"))
     answer = mind.see(snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=0.0))
     assert answer.proposal is None
-    assert mind.policy.name == "rules"
+    assert mind.policy.name == answer.policy == "rules"
     policy.player.dqn.steps = 1000
     mind.save()
     assert not ROLE.own_file(tmp_path).exists(), "what is no number is not kept"
@@ -319,7 +348,7 @@ def test_where_nothing_can_be_divided_the_bandit_decides() -> None:
     assert made.policy.name == "bandit"
 
 
-class Stuck:
+class Stuck(Unteachable):
     """Always names the same action, legal or not."""
 
     name = "stuck"
@@ -330,9 +359,6 @@ class Stuck:
     def choose(self, view: SplitView) -> int:
         return self.action
 
-    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
-        return None
-
 
 def test_a_split_that_is_not_legal_is_not_proposed() -> None:
     plans = rows_only()
@@ -340,3 +366,43 @@ def test_a_split_that_is_not_legal_is_not_proposed() -> None:
     in_force = plan_for(NAMES.index("rows"))
     seen = snapshot(in_force, others=(0.0, 0.0), seconds=0.05, at_s=1.0)
     assert policy.propose(seen, Options(plans=plans, num_cores=2)) is None
+
+
+class Heard(Stuck):
+    """Remembers what it was taught: what was seen before, what that earned, what was seen then."""
+
+    def __init__(self) -> None:
+        super().__init__(NAMES.index("rows"))
+        self.lessons: list[tuple[SplitView, float, SplitView]] = []
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        self.lessons.append((view, reward, after))
+
+
+def test_inputs_of_different_sizes_are_told_apart() -> None:
+    """Large ones take ten times as long: on equal terms both earn the same."""
+    rows, times_s = plan_for(NAMES.index("rows")), {"small": 0.05, "large": 0.5}
+    table = Table(2)
+    for signature, seconds in times_s.items():
+        where = Situation(signature=signature, neighbours=0)
+        table.add(replace(ALONE, situation=where, seconds=(2 * seconds,) * 20))
+    player = Heard()
+    policy = SplitPolicy(player, Account(model=table, subject=SUBJECT, weights=SplitWeights()))
+    seen = snapshot(rows, others=(0.0, 0.0), seconds=0.05, at_s=0.0)
+    samples = tuple(
+        replace(
+            seen.samples[0],
+            situation=Situation(signature=signature, neighbours=0),
+            seconds=(seconds,) * 10,
+        )
+        for signature, seconds in times_s.items()
+    )
+    options = Options(plans=rows_only(), num_cores=2)
+    for number in range(20):
+        where = samples[number % 2].situation
+        policy.propose(replace(seen, at_s=1.0 + number, situation=where, samples=samples), options)
+    assert len(player.lessons) == 18, "from the second view of each size on"
+    for before, reward, after in player.lessons:
+        assert before.alone_s == after.alone_s, "of the same size"
+        assert reward == pytest.approx(player.lessons[0][1])
+        assert after.estimates_s["rows"] == pytest.approx(after.alone_s / 2, rel=0.01)

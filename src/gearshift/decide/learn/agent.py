@@ -1,4 +1,4 @@
-"""Learned choosers in files: as shipped, and as they went on learning on this machine.
+"""Learned choosers in files: as shipped, as trained by the user, as they went on learning here.
 
 Must not know what any of them is asked.
 """
@@ -15,6 +15,8 @@ from gearshift.errors import CheckpointError
 
 log = logging.getLogger("gearshift")
 LESSONS = 100
+SIMULATED = "simulated"
+"""In place of a machine's name: learned in the simulator, and good for a start on any."""
 WHILE_SERVING = Settings(
     rate=1e-4, capacity=5_000, epsilon=0.02, epsilon_least=0.002, epsilon_steps=5_000, warm_up=64
 )
@@ -50,7 +52,8 @@ class Role:
 
 
 class KeptAgent:
-    """The one that learned here, if there is one and it is sound; else the one shipped."""
+    """The one that learned here, or was installed here, if there is one and it is sound; else the
+    one shipped."""
 
     def __init__(self, role: Role, shipped: Path, home: Path, machine: str) -> None:
         """Raises CheckpointError if neither can be used."""
@@ -77,12 +80,22 @@ class KeptAgent:
             return None
         try:
             checkpoint = self._role.read(self._path)
-            if checkpoint.about.get("machine") != self._machine:
+            if checkpoint.about.get("machine") not in (self._machine, SIMULATED):
                 raise CheckpointError(f"{self._path.name} learned on another machine")
             return checkpoint
         except CheckpointError as error:
-            log.error("%s; the shipped agent decides", error)
+            kept_as = _set_aside(self._path)
+            log.error("%s; it is kept as %s, the shipped agent decides", error, kept_as)
             return None
+
+
+def _set_aside(path: Path) -> str:
+    """Its new name: what is learned from here on is not written over it."""
+    try:
+        refused = f"{path.stem}.{path.stat().st_mtime_ns}.refused"
+        return path.rename(path.with_name(refused)).name
+    except OSError:  # then nothing can be written there, either, or it is gone
+        return path.name
 
 
 def _lessons(own: Checkpoint) -> int:

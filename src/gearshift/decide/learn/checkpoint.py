@@ -45,8 +45,12 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "about": checkpoint.about,
     }
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    fresh.write_bytes(save(tensors, {SCHEMA: json.dumps(told)}))  # several keys: in any order
-    fresh.replace(path)
+    try:
+        fresh.write_bytes(save(tensors, {SCHEMA: json.dumps(told)}))  # several keys: in any order
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def read_checkpoint(

@@ -3,6 +3,8 @@
 Must not know what it is asked.
 """
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gearshift.decide.learn.agent import KeptAgent, Role
@@ -15,5 +17,7 @@ SHIPPED = Path(__file__).with_name("agent.safetensors")
 
 
 class Agent(KeptAgent):
-    def __init__(self, home: Path, machine: str) -> None:
-        super().__init__(ROLE, SHIPPED, home, machine)
+    def __init__(self, home: Path, machine: str, time: float = 1.0) -> None:
+        """`time` is the weight of time in what it earns."""
+        role = replace(ROLE, prior=partial(foreseen, time=time))
+        super().__init__(role, SHIPPED, home, machine)

@@ -4,7 +4,7 @@ Must not know whether the view is of a running model or of the simulator.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log
 from typing import Protocol
 
@@ -26,11 +26,26 @@ class Player(Protocol):
 
     def choose(self, view: SplitView) -> int: ...
 
+    def settled(self, view: SplitView) -> int:
+        """What it stays with if it may try nothing more."""
+
     def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None: ...
 
 
+class Unteachable:
+    """Chooses the same whatever came of it."""
+
+    __slots__ = ()
+
+    def settled(self: Player, view: SplitView) -> int:
+        return self.choose(view)
+
+    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
+        """Nothing to learn."""
+
+
 @dataclass(slots=True)
-class Fixed:
+class Fixed(Unteachable):
     """Always the same, where it is legal; else undivided."""
 
     action: int
@@ -42,12 +57,9 @@ class Fixed:
     def choose(self, view: SplitView) -> int:
         return self.action if NAMES[self.action] in view.estimates_s else 0
 
-    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
-        """Nothing to learn."""
-
 
 @dataclass(slots=True)
-class Share:
+class Share(Unteachable):
     """Rows in the ratio nearest to that of the engines' speeds; undivided where rows are not."""
 
     name: str = SHARE
@@ -60,12 +72,9 @@ class Share:
         best = min(legal, key=lambda s: abs(log(s[0] / s[1]) - log(fast / slow)))
         return NAMES.index(str(Split(how=ROWS, shares=best)))
 
-    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
-        """Nothing to learn."""
-
 
 @dataclass(slots=True)
-class Greedy:
+class Greedy(Unteachable):
     """What the profiling stage foresees to take least."""
 
     name: str = GREEDY
@@ -73,8 +82,15 @@ class Greedy:
     def choose(self, view: SplitView) -> int:
         return NAMES.index(min(view.foreseen_s, key=lambda name: view.foreseen_s[name]))
 
-    def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
-        """Nothing to learn."""
+
+@dataclass(slots=True)
+class Corrected(Unteachable):
+    """The same, corrected by what came of those tried: the agent before it learned anything."""
+
+    name: str = "greedy, corrected"
+
+    def choose(self, view: SplitView) -> int:
+        return NAMES.index(min(view.estimates_s, key=lambda name: view.estimates_s[name]))
 
 
 @dataclass(slots=True)
@@ -95,7 +111,14 @@ class Bandit:
             return min(fresh, key=lambda index: view.estimates_s[NAMES[index]])
         if self.random.random() < SOMETIMES:
             return int(self.random.choice(legal))
-        return max(legal, key=lambda index: known[index][1])
+        return self.settled(view)
+
+    def settled(self, view: SplitView) -> int:
+        """The best of those tried here; what is in force, if none was."""
+        known = self.means[self._situation(view)]
+        tried = [index for index in sorted(known) if NAMES[index] in view.estimates_s]
+        in_force = NAMES.index(view.in_force)
+        return max(tried, key=lambda index: known[index][1], default=in_force)
 
     def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
         known = self.means[self._situation(view)]
@@ -116,6 +139,8 @@ class Learned:
     learning: bool = False
     margin: float = 0.0
     """What is in force stays, unless another is thought to be worth so much more."""
+    time: float = 1.0
+    """The weight of time in the rewards it learns from."""
 
     def choose(self, view: SplitView) -> int:
         state, legal = features(view), mask(view)
@@ -127,11 +152,14 @@ class Learned:
         hardly = legal[stays] and values[best] < values[stays] + self.margin
         return stays if chosen == best and hardly else chosen
 
+    def settled(self, view: SplitView) -> int:
+        return replace(self, learning=False).choose(view)
+
     def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
         """Beyond what was foreseen of the best: how well a region can be divided at all, and who
         else is there, is not of the choice's making."""
         if self.learning:
-            beyond = reward + log(min(view.estimates_s.values()) / view.alone_s)
+            beyond = reward + self.time * log(min(view.estimates_s.values()) / view.alone_s)
             self.dqn.live(features(view), action, beyond, features(after), mask(after))
 
 
@@ -140,5 +168,6 @@ def baselines(random: np.random.Generator) -> list[Player]:
         *(Fixed(index) for index in range(len(ACTIONS))),
         Share(),
         Greedy(),
+        Corrected(),
         Bandit(random),
     ]

@@ -5,7 +5,7 @@ Must not know which player.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gearshift.decide.losers import Losers
 from gearshift.decide.policy import How, Options, Outcome, Proposal
@@ -15,10 +15,12 @@ from gearshift.decide.split.players import Player
 from gearshift.decide.split.profiling import Experience
 from gearshift.decide.split.sight import view_of
 from gearshift.decide.split.view import SplitView
-from gearshift.ir.snapshot import Situation, Snapshot
+from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.plan import Plan
 
 Choices = Mapping[int, Plan]
+Place = tuple[str, str]
+"""A signature and a backend: what calls take there tells nothing of other sizes."""
 
 
 class SplitPolicy:
@@ -33,11 +35,8 @@ class SplitPolicy:
         self.name, self.player, self.account = player.name, player, account
         self._bandwidth_bytes_s = bandwidth_bytes_s
         self._losers, self._now_s = Losers(), 0.0
-        self._before: SplitView | None = None
-        self._seen_on = ""
-        """The backend in that view."""
-        self._experiences: dict[tuple[str, str], Experience] = defaultdict(Experience)
-        """By signature and backend."""
+        self._before: dict[Place, SplitView] = {}
+        self._experiences: dict[Place, Experience] = defaultdict(Experience)
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         situation, self._now_s = snapshot.situation, snapshot.at_s
@@ -52,12 +51,13 @@ class SplitPolicy:
         backend = self._backend(situation, choices, options.plans)
         if backend is None:
             return None
-        self._remember(snapshot, backend, choices[backend])
+        mine = [s for s in snapshot.samples if s.situation.signature == situation.signature]
+        place = (situation.signature, backend)
+        self._remember(place, mine, choices[backend])
         view = self._view(snapshot, situation, backend, choices[backend], options.plans)
         if view is None:
             return None
-        self._seen_on = backend
-        self._learn(snapshot, view, options.plans)
+        self._learn(place, mine, view, options.plans)
         if snapshot.trial is not None:
             return None
         action = self.player.choose(view)
@@ -118,25 +118,28 @@ class SplitPolicy:
             experience=self._experiences[situation.signature, backend],
         )
 
-    def _learn(self, snapshot: Snapshot, view: SplitView, plans: Mapping[str, Plan]) -> None:
-        before, self._before = self._before, view
-        for sample in snapshot.samples if before is not None else ():
+    def _learn(
+        self, place: Place, samples: Sequence[Sample], view: SplitView, plans: Mapping[str, Plan]
+    ) -> None:
+        before, self._before[place] = self._before.get(place), view
+        for sample in samples if before is not None else ():
             reward = self.account.reward(sample, plans)
             if reward is not None and before is not None:
                 action = self.account.subject.action_of(plans[sample.plan])
                 assert action is not None, "only splits are rewarded"
                 self.player.learn(before, action, reward.total, view)
 
-    def _remember(self, snapshot: Snapshot, backend: str, choices: Choices) -> None:
+    def _remember(self, place: Place, samples: Sequence[Sample], choices: Choices) -> None:
         """What calls took on splits that were in view."""
-        if self._before is None or self._seen_on != backend:
+        before = self._before.get(place)
+        if before is None:
             return
         for action, plan in choices.items():
-            mine = [sample for sample in snapshot.samples if sample.plan == plan.fingerprint]
+            mine = [sample for sample in samples if sample.plan == plan.fingerprint]
             seconds = [s for sample in mine for s in sample.seconds]
             if seconds:
-                experience = self._experiences[mine[-1].situation.signature, backend]
-                experience.note(self._before, action, sum(seconds) / len(seconds))
+                took_s = sum(seconds) / len(seconds)
+                self._experiences[place].note(before, action, took_s)
 
     def _backend(
         self, situation: Situation, choices: Mapping[str, Choices], plans: Mapping[str, Plan]

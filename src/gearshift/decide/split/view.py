@@ -123,9 +123,10 @@ def features(view: SplitView) -> np.ndarray:
     return np.array([*seen, *one_hot, *sizes, *in_force, *tried, *estimates], np.float32)
 
 
-def foreseen(states: np.ndarray) -> np.ndarray:
-    """What each action is worth by the estimates alone: the last of the inputs."""
-    worth: np.ndarray = -log(2) * states[:, -len(NAMES) :]
+def foreseen(states: np.ndarray, time: float = 1.0) -> np.ndarray:
+    """What each action is worth by the estimates alone, the last of the inputs; `time` is what time
+    counts for."""
+    worth: np.ndarray = -time * log(2) * states[:, -len(NAMES) :]
     return worth
 
 
