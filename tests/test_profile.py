@@ -42,7 +42,9 @@ def test_every_op_is_timed_and_what_it_moves_is_counted(runtime: gearshift.Runti
     rows = 256 * 1024 * 4
     assert kinds["linear"].transfer_bytes == 2 * rows
     assert kinds["linear"].moved_bytes == 2 * rows + 1024 * 1024 * 4 + 1024 * 4
+    assert kinds["linear"].set_bytes == kinds["linear"].moved_bytes
     assert kinds["elementwise"].moved_bytes == kinds["elementwise"].transfer_bytes == 2 * rows
+    assert kinds["reshape"].set_bytes <= kinds["reshape"].moved_bytes == 2 * rows
 
 
 def test_what_is_read_out_of_order_is_told() -> None:

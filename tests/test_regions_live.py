@@ -13,6 +13,7 @@ from torch import nn
 import gearshift
 from gearshift.act.backends import BACKENDS, Executable, Order
 from gearshift.act.backends.onnxruntime import OnnxRuntimeBackend
+from gearshift.bench.models import squashed
 from gearshift.capture.program import Fragment
 from gearshift.decide.child import ROOFLINE
 from gearshift.observe.hal.roofline import measure_roofline
@@ -117,7 +118,7 @@ def test_a_part_that_a_backend_runs_badly_is_found_divided_off_and_mended(
     net, x = model(), torch.randn(64, 768)
     with torch.no_grad():
         expected = net(x)
-    with gearshift.adapt(net, x, policy="bandit", performance_threshold=1.0) as runtime:
+    with gearshift.adapt(net, x, policy="bandit") as runtime:
 
         def mended() -> bool:
             torch.testing.assert_close(runtime(x), expected, atol=1e-4, rtol=1e-4)
@@ -141,6 +142,22 @@ def test_a_part_that_a_backend_runs_badly_is_found_divided_off_and_mended(
         story = story_of(runtime)
         assert all(box.moved_bytes for box in story.boxes)
         assert "Regions over time" in page(story)
+
+
+@pytest.mark.soak
+def test_an_op_that_real_backends_run_badly_is_found_and_divided_off(home: Path) -> None:
+    net, (x,) = squashed()
+    with torch.no_grad():
+        expected = net(x)
+    with gearshift.adapt(net, x, policy="bandit") as runtime:
+
+        def mended() -> bool:
+            return any(d.serves and "divided" in d.reason for d in runtime.decisions)
+
+        call_until(runtime, x, mended, "the squashing runs by PyTorch")
+        torch.testing.assert_close(runtime(x), expected, atol=1e-4, rtol=1e-4)
+        (culprit,) = [r for r in runtime.plan.regions if any("asinh" in op for op in r.ops)]
+        assert culprit.rewrite.backend in ("eager", "inductor")
 
 
 @pytest.mark.soak

@@ -89,6 +89,7 @@ def open_loop(
         "versions": versions_key(),
         "graph": identity(graph, [op.name for op in graph.ops]),
     }
+    signature = _signature(runtime)
     control.greet(
         Hello(
             policy=policy,
@@ -103,13 +104,14 @@ def open_loop(
             },
             subject=subject_of(runtime, space),
             pieces=pieces_here(runtime, space),
+            signature=signature,
             forming=forming,
         )
     )
     hands = RuntimeHands(runtime, space, changes, background)
     costs = Costs(runtime.objective, space.usable_cores)
     loop = Loop(
-        sampler=Sampler(open_hal(), space.max_threads, signature=_signature(runtime)),
+        sampler=Sampler(open_hal(), space.max_threads, signature=signature),
         control=control,
         guard=Guard(
             Table(space.usable_cores), plans, costs, limits, capture_s=runtime.program.capture_s

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,8 +184,13 @@ def bench(
         data |= _bench_runtime(models, seed, quick)
         _print(data, as_json, lambda: show_runtime(data, wide()))
     if data["void"]:
-        noise = f"{abs(data['noise'] - 1):.1%}"
-        raise GearshiftError(f"void: the same contender twice differed by {noise}; run it again")
+        raise GearshiftError(_why_void(data["noise"]))
+
+
+def _why_void(noise: float | None) -> str:
+    if noise is None:
+        return "every case failed"
+    return f"void: the same contender twice differed by {abs(noise - 1):.1%}; run it again"
 
 
 def _bench_overhead(models: list[str] | None, seconds: float) -> dict[str, Any]:
@@ -202,23 +207,28 @@ def _bench_runtime(models: list[str] | None, seed: int, quick: bool) -> dict[str
     from gearshift.bench import runtime
 
     some = ["mlp", "resnet18"] if quick else ["mlp", "resnet18", "mobilenet_v2", "minilm"]
-    sys.path.insert(0, os.getcwd())
-    for model in models or some:
-        _, example = load(model)
-        if not isinstance(example, torch.Tensor | tuple | list):
-            raise UsageError(
-                f"{model}: bench runtime takes a model in torch whose example inputs are a tensor"
-                " or a tuple of them; give one as file.py:factory"
-            )
+    _refuse_odd_inputs("runtime", models or some)
     cores = sorted(os.sched_getaffinity(0))
     pace = runtime.QUICK if quick else runtime.Pace()
     return runtime.measure(models or some, seed=seed, cores=cores, pace=pace, say=say)
 
 
+def _refuse_odd_inputs(bench: str, models: Sequence[str]) -> None:
+    """Contenders call them with tensors in a row."""
+    sys.path.insert(0, os.getcwd())
+    for model in models:
+        _, example = load(model)
+        if not isinstance(example, torch.Tensor | tuple | list):
+            raise UsageError(
+                f"{model}: bench {bench} takes a model in torch whose example inputs are a tensor"
+                " or a tuple of them; give one as file.py:factory"
+            )
+
+
 def _bench_regions(models: list[str] | None, quick: bool) -> dict[str, Any]:
     from gearshift.bench import regions
 
-    sys.path.insert(0, os.getcwd())
+    _refuse_odd_inputs("regions", models or ())
     pace = regions.QUICK if quick else regions.Pace()
     return regions.measure(models, pace=pace, say=say)
 

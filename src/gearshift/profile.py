@@ -10,12 +10,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 from gearshift.act.compile import build_variant
 from gearshift.act.labels import size_number
 from gearshift.act.measure import Ready, make_ready, measurement, run_on, take_turns
 from gearshift.act.verify import feeds, known_values
 from gearshift.capture.program import Fragment
 from gearshift.errors import GearshiftError
+from gearshift.ir import kinds
 from gearshift.ir.graph import Graph
 from gearshift.ir.hierarchy import Branch, hierarchy
 from gearshift.ir.measurement import Measurement, OpReading
@@ -73,16 +76,33 @@ def profile_ops(runtime: Runtime, *, seconds: float) -> dict[str, OpReading]:
 
 def _reading(fragment: Fragment, op: str, values: Mapping[str, Any], seconds: float) -> OpReading:
     edge = boundary(fragment.graph, (op,))
-    read = [values[name] for name in edge.inputs]
-    transferred = [*read, *(values[name] for name in edge.outputs)]
-    weights = [fragment.weights[name] for name in edge.weights]
+    transferred = {name: values[name] for name in (*edge.inputs, *edge.outputs)}
+    touched = {**transferred, **{name: fragment.weights[name] for name in edge.weights}}
+    moved = {name: tensor.nbytes for name, tensor in touched.items()}
+    node = fragment.graph.by_name[op]
+    if node.kind == kinds.LOOKUP:
+        table, found_bytes = node.operands[0], sum(moved[name] for name in edge.outputs)
+        moved[table] = min(moved[table], found_bytes)
     return OpReading(
         op=op,
         seconds=seconds,
-        moved_bytes=sum(tensor.nbytes for tensor in (*transferred, *weights)),
-        transfer_bytes=sum(tensor.nbytes for tensor in transferred),
-        contiguous=all(tensor.is_contiguous() for tensor in read),
+        moved_bytes=sum(moved.values()),
+        set_bytes=_distinct_bytes(touched, moved),
+        transfer_bytes=sum(moved[name] for name in transferred),
+        contiguous=all(values[name].is_contiguous() for name in edge.inputs),
     )
+
+
+def _distinct_bytes(touched: Mapping[str, Tensor], moved: Mapping[str, int]) -> int:
+    """No more of any piece of memory than it has."""
+    held: dict[int, int] = {}
+    asked: dict[int, int] = {}
+    for name, tensor in touched.items():
+        memory = tensor.untyped_storage()
+        where = memory.data_ptr()
+        held[where] = memory.nbytes()
+        asked[where] = asked.get(where, 0) + moved[name]
+    return sum(min(number, held[where]) for where, number in asked.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +183,7 @@ def hot_ops(graph: Graph, readings: Mapping[str, OpReading]) -> list[HotOp]:
             seconds=reading.seconds,
             share=reading.seconds / whole_s,
             moved_bytes=reading.moved_bytes,
+            set_bytes=reading.set_bytes,
             transfer_bytes=reading.transfer_bytes,
             contiguous=reading.contiguous,
         )

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from gearshift.bench.arena import Contender, Setting
+from gearshift.bench.contender import BUILD, REST
 from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.errors import GearshiftError
 
@@ -62,6 +63,41 @@ def test_contenders_answer_alike_and_stand_still_between(model: str, tmp_path: P
         finally:
             contender.close()
     assert "decisions" in answer
+
+
+def test_builds_have_their_own_core_and_are_over_before_rest(model: str, tmp_path: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is no second core")
+    contender = Contender(f"{model}:make", Setting(kind="building"), tmp_path)
+    try:
+        contender.arrive()
+        contender.open()
+        contender.become(BUILD)
+        building = contender.run(2.0)
+        contender.become(REST)
+        calm, still = contender.run(0.3), contender.run(0.3)
+    finally:
+        contender.close()
+    assert building["builds"] > 0
+    assert calm["builds"] == still["builds"]
+    assert len(still["cores"]) == 1
+    assert set(still["background_cores"]) - set(still["cores"])
+
+
+def test_one_that_starts_cold_finds_nothing_compiled_and_counts_its_first_call(
+    model: str, tmp_path: Path
+) -> None:
+    cold = Contender(f"{model}:make", Setting(kind="torch.compile", warm_up=0, cold=True), tmp_path)
+    try:
+        cold.arrive()
+        environment = Path(f"/proc/{cold._process.pid}/environ").read_text()
+        cold.open()
+        first, *later = cold.run(0.3)["call_s"]
+        later += cold.run(0.3)["call_s"]
+    finally:
+        cold.close()
+    assert f"TORCHINDUCTOR_CACHE_DIR={tmp_path}" in environment
+    assert first > 20 * min(later), "it compiles"
 
 
 def test_one_that_cannot_start_says_why(model: str, tmp_path: Path) -> None:

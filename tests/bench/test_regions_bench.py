@@ -1,44 +1,149 @@
-"""What `gearshift bench regions` makes of the calls it saw."""
+"""How `gearshift bench regions` goes about it: with contenders that only note what they hear, and
+for real.
+"""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from gearshift.bench.regions import CALLS, _Calls, _told, _until_near
-from gearshift.bench.score import PEERS, TWICE
+from gearshift.bench import regions
+from gearshift.bench.arena import Setting
+from gearshift.bench.regions import OURS, STATIC, Pace, measure
+from gearshift.bench.show import show_regions
+from gearshift.errors import GearshiftError
 
-
-def test_calls_not_run_are_carried_on_from_the_last_third() -> None:
-    calls = _Calls(2.0, [0.5] * 100 + [0.1] * 50)
-    assert calls.steady_s == pytest.approx(0.1)
-    assert calls.until_s(100) == pytest.approx(2.0 + 50.0)
-    assert calls.until_s(1000) == pytest.approx(2.0 + 50.0 + 900 * 0.1)
-
-
-def test_ratios_count_what_it_took_to_get_ready() -> None:
-    peers = {name: _Calls(1.0, [0.02] * 300) for name in (*PEERS, TWICE)}
-    peers["eager"] = _Calls(0.0, [0.04] * 300)
-    peers["openvino"] = _Calls(10.0, [0.01] * 300)
-    ours = _Calls(5.0, [0.04] * 100 + [0.01] * 300)
-    answer = {"max_error": 1e-6, "plans": ["openvino x2"], "decisions": []}
-    told = _told("mine", ours, peers, [answer])
-    assert told["best_peer"] == "openvino"
-    assert told["vs_best_peer"] == pytest.approx(1.0)
-    assert told["vs_eager"] == pytest.approx(4.0)
-    assert told["vs_eager_at_100"] == pytest.approx(4.0 / 9.0)
-    few, _, many = (told[f"vs_best_peer_at_{n}"] for n in CALLS)
-    assert few < 1 < many, "it pays in the long run"
-    assert told["plan"] == "openvino x2"
-
-
-@pytest.mark.parametrize(
-    ("call_s", "calls"),
-    [
-        ([1.0] * 30 + [0.1] * 300, 25),
-        ([0.1] * 300, 0),
-        ([1.0] * 30, None),
-    ],
+PACE = Pace(
+    life_s=7.0, slice_s=0.5, min_calls=8, models=("broken", "mine"), shapes=("mine",), building=()
 )
-def test_how_many_calls_until_it_is_as_good_as_it_gets(
-    call_s: list[float], calls: int | None
+TOY = """
+import torch
+def make():
+    torch.manual_seed(0)
+    layers = [(torch.nn.Linear(256, 256), torch.nn.GELU()) for _ in range(3)]
+    return torch.nn.Sequential(*sum(layers, ())).eval(), torch.randn(16, 256)
+"""
+
+
+class Fake:
+    """Notes what happened, and to whom."""
+
+    told: list[tuple[str, str, str, float]]
+    settings: list[Setting]
+
+    def __init__(self, model: str, setting: Setting, folder: Path, home: Path | None = None):
+        self.model, self.kind, self.ready_s, self.batch = model, setting.kind, 0.1, 1
+        self.settings.append(setting)
+
+    def note(self, what: str, seconds: float = 0.0) -> None:
+        self.told.append((self.model, self.kind, what, seconds))
+
+    def arrive(self) -> None: ...
+
+    def open(self) -> None:
+        if (self.model, self.kind) == ("broken", "openvino"):
+            raise GearshiftError("openvino ended: no such op")
+
+    def become(self, word: str) -> None:
+        self.note(word)
+
+    def run(self, seconds: float) -> dict[str, Any]:
+        self.note("ran", seconds)
+        under_way = seconds == PACE.life_s
+        calls = {"call_s": [0.01] * 2, "plans": ["a"] * 2, "cpu_s": 0.02, "max_error": 0.0}
+        return {**calls, "decisions": ["divided: serves"], "under_way": under_way}
+
+    def close(self) -> None:
+        self.note("closed")
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    Fake.told, Fake.settings = [], []
+    monkeypatch.setattr(regions, "Contender", Fake)
+    return measure(None, pace=PACE, say=lambda text: None)
+
+
+def test_one_that_fails_says_why_and_leaves_the_others_their_time(measured: dict[str, Any]) -> None:
+    broken, mine = measured["cases"]
+    assert "no such op" in broken["failed"]
+    assert mine["formed"] == ["divided: serves"]
+    assert "failed" not in mine
+    told = StringIO()
+    show_regions(measured, Console(file=told, width=200))
+    assert "no such op" in told.getvalue()
+    assert "divided: serves" in told.getvalue()
+
+
+def test_gearshift_lives_until_nothing_is_under_way(measured: dict[str, Any]) -> None:
+    ours = ("mine", OURS, "ran")
+    lived_s = [seconds for *about, seconds in Fake.told if tuple(about) == ours]
+    assert lived_s[:2] == [PACE.life_s, PACE.longer_s]
+    assert set(lived_s[2:]) == {PACE.slice_s, PACE.before_s}
+
+
+def test_all_take_turns_in_slices_of_one_length_and_rotating_order(
+    measured: dict[str, Any],
 ) -> None:
-    found = _until_near(call_s, 0.1)
-    assert found == calls or (found is not None and calls is not None and abs(found - calls) <= 1)
+    ran = [(kind, s) for model, kind, what, s in Fake.told if model == "mine" and what == "ran"]
+    start = ran.index((OURS, PACE.longer_s)) + 1
+    size = len(STATIC) + 1
+    rounds = [ran[start + turn * size : start + (turn + 1) * size] for turn in range(PACE.rounds)]
+    assert all(seconds == PACE.slice_s for one in rounds for _, seconds in one)
+    assert all(sorted(one) == sorted(rounds[0]) for one in rounds)
+    assert len({one[0][0] for one in rounds}) > 3
+    assert measured["cases"][1]["calls"][OURS] >= PACE.min_calls
+
+
+def test_nobody_is_warmed_up_and_the_export_does_not_stay(measured: dict[str, Any]) -> None:
+    cold = [s for s in Fake.settings if s.sizes is None and s.kind != "export"]
+    assert cold
+    assert all(s.cold and s.warm_up == 0 for s in cold)
+    mine = [(kind, what) for model, kind, what, _ in Fake.told if model == "mine"]
+    assert mine[0] == ("export", "closed")
+
+
+def test_at_another_size_peers_are_made_for_it(measured: dict[str, Any]) -> None:
+    (shapes,) = measured["shapes"]
+    assert shapes["calls_until_near"] == 0
+    sizes = {s.kind: s.sizes for s in Fake.settings if s.sizes is not None}
+    assert sizes == {"export": 1, OURS: 0, **dict.fromkeys(regions.PEERS, 1)}
+    assert ("mine", OURS, "other sizes", 0.0) in Fake.told
+
+
+def test_models_that_were_asked_for_bring_only_what_concerns_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Fake.told, Fake.settings = [], []
+    monkeypatch.setattr(regions, "Contender", Fake)
+    found = measure(["other"], pace=PACE, say=lambda text: None)
+    assert [case["case"]["model"] for case in found["cases"]] == ["other"]
+    assert found["shapes"] == found["builds"] == []
+
+
+@pytest.mark.soak
+def test_it_measures_a_toy_model_for_real(tmp_path: Path) -> None:
+    (tmp_path / "toy.py").write_text(TOY)
+    model = f"{tmp_path / 'toy.py'}:make"
+    pace = Pace(
+        life_s=2.0,
+        longer=0,
+        slice_s=0.2,
+        rounds=2,
+        min_calls=4,
+        least_call_s=0.0,
+        models=(model,),
+        shapes=(),
+        building=(model,),
+        build_s=1.0,
+    )
+    found = measure(None, pace=pace, say=lambda text: None)
+    (case,), (builds,) = found["cases"], found["builds"]
+    assert "failed" not in case, case
+    assert "failed" not in builds, builds
+    assert case["first_call_s"]["torch.compile"] > 10 * case["peers_s"]["torch.compile"]
+    assert case["max_error"] < 1e-4
+    assert case["vs_best_peer"] > 0
+    assert builds["builds"] > 0

@@ -62,3 +62,10 @@ def test_attention_grows_with_the_square_of_the_length() -> None:
     short, long = (tuple(torch.randn(2, 4, n, 8) for _ in range(3)) for n in (8, 16))
     ratio = work(Attention(), *short, at=long).flops / work(Attention(), *short).flops
     assert ratio == pytest.approx(4, rel=0.2)
+
+
+def test_a_lookup_moves_what_it_finds_and_not_the_whole_table() -> None:
+    counted = work(nn.Embedding(1000, 16), torch.randint(1000, (4, 8)))
+    found_bytes, index_bytes = 4 * (4 * 8 * 16), 8 * (4 * 8)
+    assert counted.moved_bytes == 2 * found_bytes + index_bytes
+    assert counted.set_bytes == counted.moved_bytes

@@ -29,8 +29,11 @@ class Setting:
     threads: int | None = None
     spin: bool | None = None
     warm_up: int = 5
-    sizes: bool = False
-    """Whether it begins with inputs of the first of two sizes."""
+    cold: bool = False
+    """Whether its first call on what it has not seen yet counts, and nothing that was compiled
+    before may help."""
+    sizes: int | None = None
+    """With which of two sizes of inputs it begins; None: those of the model's example."""
 
 
 class Contender:
@@ -48,7 +51,11 @@ class Contender:
         """How long it took to open."""
         self.batch: int | None = None
         """The first size of the model's first input."""
-        self._log = folder / f"{setting.kind}-{next(NUMBERS)}.log"
+        own = folder / f"{setting.kind}-{next(NUMBERS)}"
+        self._log = own.with_name(f"{own.name}.log")
+        environment = {**os.environ, "GEARSHIFT_HOME": str(home or folder / "home")}
+        if setting.cold:
+            environment["TORCHINDUCTOR_CACHE_DIR"] = str(own)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 COMMAND,
@@ -56,7 +63,7 @@ class Contender:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "GEARSHIFT_HOME": str(home or folder / "home")},
+                env=environment,
                 start_new_session=True,
             )
 

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,58 +28,85 @@ from gearshift.capture.load import load
 
 CHECK_EVERY = 16
 OTHER_SIZES, BUILD, REST = "other sizes", "build", "rest"
-WORK = threading.Event()
 PR_SET_PDEATHSIG = 1
 MODEL_FILE = "model.onnx"
 Call = Callable[..., Any]
+
+
+def _as_before(word: str) -> None:
+    """There is nothing else to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A model, ready to be called."""
+
+    call: Call
+    plan: Callable[[], str] = str
+    """What a call runs on now; empty for one that never changes."""
+    tell: Callable[[], dict[str, Any]] = dict
+    """What else there is to tell with each answer."""
+    become: Callable[[str], None] = _as_before
 
 
 def main() -> None:
     """A stopped process would outlive a benchmark that was killed: this one goes with it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers, sys.stdout = sys.stdout, sys.stderr  # a model or a library may print
-    print(json.dumps({"arrived": True}), file=answers, flush=True)
+
+    def say(answer: dict[str, Any]) -> None:
+        print(json.dumps(answer), file=answers, flush=True)
+
+    say({"arrived": True})
     order = json.loads(sys.stdin.readline() or "null")
-    if order is None:
-        return
-    torch.manual_seed(0)
-    model, example = load(order["model"])
-    args = tuple(example) if isinstance(example, tuple | list) else (example,)
-    sizes = SIZES[order["model"]] if order["sizes"] else None
-    if sizes is not None:
-        args = sizes[0]()
+    if order is not None:
+        torch.manual_seed(0)
+        with torch.no_grad():
+            serve(order, say)
+
+
+def serve(order: Any, say: Callable[[dict[str, Any]], None]) -> None:
+    """Until nobody speaks to it any more."""
+    model, args = loaded(order)
+    expected, fresh = model(*args), order["cold"]
     start_s = perf_counter()
-    with torch.no_grad():
-        expected = model(*args)
-        call, plan, tell = KINDS[order["kind"]](model, args, order)
-        for _ in range(order["warm_up"]):
-            call(*args)
-        ready = {"ready_s": perf_counter() - start_s, "batch": batch_of(args)}
-        print(json.dumps(ready), file=answers, flush=True)
-        for line in sys.stdin:
-            word = line.strip()
-            if word == OTHER_SIZES and sizes is not None:
-                args = sizes[1]()
-                expected = model(*args)
-            elif word == BUILD:
-                WORK.set()
-            elif word == REST:
-                WORK.clear()
-            else:
-                answer = run(call, plan, args, expected, float(line))
-                print(json.dumps({**answer, **tell()}), file=answers, flush=True)
+    opened = KINDS[order["kind"]](model, args, order)
+    for _ in range(order["warm_up"]):
+        opened.call(*args)
+    say({"ready_s": perf_counter() - start_s, "batch": batch_of(args)})
+    for line in sys.stdin:
+        word = line.strip()
+        if word == OTHER_SIZES:
+            args = SIZES[order["model"]][1]()
+            expected, fresh = model(*args), order["cold"]
+        elif word in (BUILD, REST):
+            opened.become(word)
+        else:
+            answer = run(opened, args, expected, float(line), from_the_first=fresh)
+            fresh = False
+            say({**answer, **opened.tell()})
+
+
+def loaded(order: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The model, and what it is called with."""
+    model, example = load(order["model"])
+    if order["sizes"] is not None:
+        return model, SIZES[order["model"]][order["sizes"]]()
+    return model, tuple(example) if isinstance(example, tuple | list) else (example,)
 
 
 def run(
-    call: Call, plan: Callable[[], str], args: Any, expected: Any, seconds: float
+    opened: Opened, args: Any, expected: Any, seconds: float, *, from_the_first: bool = False
 ) -> dict[str, Any]:
     """Calls one after the other; every so many of them compared with the model's own answer. The
-    first one, after a pause, is not counted, for nobody."""
-    call(*args)
+    first one, after a pause, is not counted, for nobody, unless it is what is asked for."""
+    call, plan = opened.call, opened.plan
+    if not from_the_first:
+        call(*args)
     call_s: list[float] = []
     at_s: list[float] = []
     plans: list[str] = []
-    worst = 0.0
+    result, worst = expected, 0.0
     cpu_s = cpu_seconds()
     end_s = perf_counter() + seconds
     while (start_s := perf_counter()) < end_s:
@@ -89,6 +117,7 @@ def run(
         if len(call_s) % CHECK_EVERY == 0:
             worst = max(worst, difference(expected, result))
     used_s = cpu_seconds() - cpu_s
+    worst = max(worst, difference(expected, result))
     told = {"call_s": call_s, "at_s": at_s, "plans": plans}
     return {**told, "cpu_s": used_s, "max_error": worst}
 
@@ -114,24 +143,16 @@ def cpu_seconds() -> float:
     return total_s
 
 
-Opened = tuple[Call, Callable[[], str], Callable[[], dict[str, Any]]]
-
-
-def fixed(call: Call) -> Opened:
-    """One that never changes, and has nothing to tell."""
-    return call, str, dict
-
-
 def eager(model: Any, args: Any, order: Any) -> Opened:
     if order["threads"]:
         torch.set_num_threads(order["threads"])
-    return fixed(model)
+    return Opened(call=model)
 
 
 def compiled(model: Any, args: Any, order: Any) -> Opened:
     if order["threads"]:
         torch.set_num_threads(order["threads"])
-    return fixed(torch.compile(model))
+    return Opened(call=torch.compile(model))
 
 
 def export(model: Any, args: Any, order: Any) -> Opened:
@@ -139,7 +160,7 @@ def export(model: Any, args: Any, order: Any) -> Opened:
     program = torch.onnx.export(model, args, dynamo=True, verbose=False)
     assert program is not None
     program.save(_file(order), external_data=False)
-    return fixed(model)
+    return Opened(call=model)
 
 
 def onnxruntime(model: Any, args: Any, order: Any) -> Opened:
@@ -157,7 +178,7 @@ def onnxruntime(model: Any, args: Any, order: Any) -> Opened:
         feeds = {n: t.numpy() for n, t in zip(names, tensors, strict=True)}
         return [torch.from_numpy(array) for array in session.run(None, feeds)]
 
-    return fixed(call)
+    return Opened(call=call)
 
 
 def openvino(model: Any, args: Any, order: Any) -> Opened:
@@ -171,7 +192,7 @@ def openvino(model: Any, args: Any, order: Any) -> Opened:
         results = built([t.numpy() for t in tensors])
         return [torch.from_numpy(results[output]) for output in built.outputs]
 
-    return fixed(call)
+    return Opened(call=call)
 
 
 def gearshift(model: Any, args: Any, order: Any) -> Opened:
@@ -180,9 +201,13 @@ def gearshift(model: Any, args: Any, order: Any) -> Opened:
     runtime = adapt(model, args)
 
     def tell() -> dict[str, Any]:
-        return {"decisions": [str(decision) for decision in runtime.decisions]}
+        loop = runtime._loop
+        return {
+            "decisions": [str(decision) for decision in runtime.decisions],
+            "under_way": loop is not None and loop.changeover.under_way,
+        }
 
-    return runtime, lambda: runtime.running, tell
+    return Opened(call=runtime, plan=lambda: runtime.running, tell=tell)
 
 
 def with_one_plan(model: Any, args: Any, policy: str) -> Opened:
@@ -194,7 +219,34 @@ def with_one_plan(model: Any, args: Any, policy: str) -> Opened:
     runtime = adapt(model, args, policy=policy)
     rewrite = Rewrite(backend="onnxruntime", threads=runtime.space.max_threads)
     runtime.swap(whole(runtime.program.graph, rewrite=rewrite))
-    return fixed(runtime)
+    return Opened(call=runtime)
+
+
+@dataclass(slots=True)
+class Repeated:
+    """Work that a thread of its own does over and over while it is wanted."""
+
+    work: Callable[[], None]
+    _wanted: threading.Event = field(default_factory=threading.Event)
+    _busy: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self) -> None:
+        threading.Thread(target=self._repeat, daemon=True).start()
+
+    def become(self, word: str) -> None:
+        """At rest once what is under way is done."""
+        if word == BUILD:
+            self._wanted.set()
+        else:
+            self._wanted.clear()
+            with self._busy:
+                pass
+
+    def _repeat(self) -> None:
+        while self._wanted.wait():
+            with self._busy:
+                if self._wanted.is_set():
+                    self.work()
 
 
 def building(model: Any, args: Any, order: Any) -> Opened:
@@ -205,18 +257,35 @@ def building(model: Any, args: Any, order: Any) -> Opened:
     from gearshift.runtime import adapt
 
     runtime = adapt(model, args, policy="keep")
-    graph = runtime.program.graph
+    background, graph = runtime._background, runtime.program.graph
     runtime.swap(whole(graph, rewrite=Rewrite(backend="onnxruntime", threads=1)))
     other = whole(graph, rewrite=Rewrite(backend="openvino", threads=1))
 
-    def build() -> None:
-        while WORK.wait():
-            runtime._background.submit(lambda: runtime._serving.let_go(runtime.prepare(other)))
-            runtime.settle()
+    built_s: list[float] = []
+    threads: list[int] = []
 
-    threading.Thread(target=build, daemon=True).start()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # this thread alone
-    return fixed(runtime)
+    def build() -> None:
+        runtime._serving.let_go(runtime.prepare(other))
+        built_s.append(perf_counter())
+
+    def build_and_wait() -> None:
+        background.submit(build)
+        runtime.settle()
+
+    repeated = Repeated(build_and_wait)
+    repeated.start()
+    background.submit(lambda: threads.append(threading.get_native_id()))
+    runtime.settle()  # now the background has its thread, which is not pinned with this one
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+    def tell() -> dict[str, Any]:
+        return {
+            "builds": len(built_s),
+            "cores": sorted(os.sched_getaffinity(0)),
+            "background_cores": sorted(os.sched_getaffinity(threads[0])),
+        }
+
+    return Opened(call=runtime, tell=tell, become=repeated.become)
 
 
 def watched(model: Any, args: Any, order: Any) -> Opened:
@@ -231,7 +300,7 @@ def _file(order: Any) -> str:
     return str(Path(order["folder"]) / MODEL_FILE)
 
 
-KINDS = {
+KINDS: dict[str, Callable[[Any, Any, Any], Opened]] = {
     "eager": eager,
     "torch.compile": compiled,
     "export": export,

@@ -1,5 +1,5 @@
-"""Models beside the built-in ones, from transformers' configurations with random weights; inputs
-of other sizes.
+"""Models beside the built-in ones: from transformers' configurations with random weights, and one
+that is slow on purpose; inputs of other sizes.
 
 Must not know who measures them.
 """
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gearshift.errors import MissingExtraError
+from gearshift.zoo.resnet import ResNet18
 
 Built = tuple[nn.Module, tuple[Tensor, ...]]
 HERE = "gearshift.bench.models"
@@ -82,6 +83,23 @@ def mobilenet() -> Built:
 
 
 MODELS = tuple(f"{HERE}:{make.__name__}" for make in (bert, gpt2, vit, resnet50, mobilenet))
+
+
+class Squash(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.asinh(x)
+
+
+def squashed() -> Built:
+    """A ResNet-18 with an op in its stem that PyTorch has vector code for, and those who run ONNX
+    have not: slow on purpose."""
+    torch.manual_seed(0)
+    model = ResNet18()
+    model.stem[2] = Squash()
+    return model.eval(), (_image(),)
+
+
+SQUASHED = f"{HERE}:{squashed.__name__}"
 
 
 def _pair(length: int) -> tuple[Tensor, ...]:

@@ -106,30 +106,58 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
 
 
 def show_regions(data: Mapping[str, Any], out: Console) -> None:
+    shown = {"cases": _show_cases, "shapes": _show_shapes, "builds": _show_builds}
+    for kind, show in shown.items():
+        for case in data[kind]:
+            if "failed" in case:
+                out.print(f"{_model(case)}: {case['failed']}", markup=False)
+        sound = [case for case in data[kind] if "failed" not in case]
+        if sound:
+            show(sound, out)
+    if data["summary"]:
+        _summary(data["summary"], out)
+
+
+def _model(case: Mapping[str, Any]) -> str:
+    name: str = case["case"]["model"]
+    return name.rpartition(":")[2]
+
+
+def _show_cases(cases: Sequence[Mapping[str, Any]], out: Console) -> None:
     title = "ms a call in the end; and how fast all was after so many calls, compilation included"
     names = ("vs_eager", "vs_best_peer")
-    counts = [int(n) for n in data["cases"][0]["until_s"]]
-    later = [f"{name}_at_{n}" for n in counts for name in names]
-    words = [name.replace("_", " ") for name in (*names, *later)]
+    later = [f"{name}_at_{n}" for n in cases[0]["until_s"] for name in names]
+    words = [name.replace("_", " ") for name in (*names, "noise", *later)]
     table = _table(title, 2, "model", "best peer", "gearshift", "peer", *words)
-    for case in data["cases"]:
-        peer = case["best_peer"]
-        times = (_ms(case["gearshift_s"]), _ms(case["peers_s"][peer]))
-        cells = [f"{case[name]:.2f}" for name in (*names, *later)]
-        table.add_row(case["case"]["model"].rpartition(":")[2], peer, *times, *cells)
+    for case in cases:
+        times = (_ms(case["gearshift_s"]), _ms(case["best_peer_s"]))
+        cells = [f"{case[name]:.2f}" for name in (*names, "noise", *later)]
+        table.add_row(_model(case), case["best_peer"], *times, *cells)
     out.print(table)
-    shapes = _table("inputs of another size", 1, "model", "calls until near", "worst vs eager")
-    for case in data["shapes"]:
-        calls = case["calls_until_near"]
-        told = "never" if calls is None else str(calls)
-        shapes.add_row(case["case"]["model"], told, f"{case['worst_call_vs_eager']:.2f}")
-    out.print(shapes)
-    builds = _table("while a plan is built", 1, "model", "p95 over at rest", "mean over at rest")
-    for case in data["builds"]:
-        ratios = (case["p95_ratio"], case["mean_ratio"])
-        builds.add_row(case["case"]["model"], *(f"{ratio:.2f}" for ratio in ratios))
-    out.print(builds)
-    _summary(data["summary"], out)
+    for case in cases:
+        for told in case["formed"]:
+            out.print(f"{_model(case)}: {told.strip()}", markup=False)
+
+
+def _show_shapes(cases: Sequence[Mapping[str, Any]], out: Console) -> None:
+    soon = ("calls until near, to stay", "near after 50 calls")
+    ratios = ("first_call_vs_eager", "worst_call_vs_eager", "vs_best_peer")
+    words = [name.replace("_", " ") for name in ratios]
+    table = _table("inputs of another size", 1, "model", *soon, *words)
+    for case in cases:
+        calls, share = case["calls_until_near"], case["near_after_50"]
+        told = ("never" if calls is None else str(calls), "-" if share is None else f"{share:.0%}")
+        table.add_row(_model(case), *told, *(f"{case[name]:.2f}" for name in ratios))
+    out.print(table)
+
+
+def _show_builds(cases: Sequence[Mapping[str, Any]], out: Console) -> None:
+    words = ("builds", "p95 over at rest", "mean over at rest", "noise of p95")
+    table = _table("while plans are built on another core", 1, "model", *words)
+    for case in cases:
+        ratios = [f"{case[name]:.2f}" for name in ("p95_ratio", "mean_ratio", "noise")]
+        table.add_row(_model(case), str(case["builds"]), *ratios)
+    out.print(table)
 
 
 def _summary(summary: Mapping[str, Any], out: Console) -> None:

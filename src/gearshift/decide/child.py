@@ -16,9 +16,10 @@ from gearshift.observe.hal.roofline import measure_roofline
 from gearshift.observe.store import Store, open_store
 
 NICENESS = 10
-ROOFLINE = "roofline"
-SETTLED = 50
-"""So many snapshots after the start the first search for a plan is over, mostly."""
+ROOFLINE = "roofline by large products"
+"""The name it is kept by; under `roofline` a store may hold a lower one, of small products."""
+STARTED = 5
+"""So many snapshots are answered first, quickly: the first calls are waiting for their plan."""
 
 
 def main() -> None:
@@ -40,6 +41,7 @@ def main() -> None:
             subject=hello.subject,
             pieces=hello.pieces,
             forming=hello.forming,
+            signature=hello.signature,
             home=Path(hello.home),
         )
         machine = hello.key["machine"]
@@ -53,8 +55,8 @@ def main() -> None:
             answer = mind.see(snapshot)
             print(write_answer(answer), file=answers, flush=True)
             mind.tidy(snapshot.at_s)
-            settled = answer.proposal is None and snapshot.trial is None
-            if mind.table.roofline is None and number > SETTLED and settled:
+            idle = answer.proposal is None and snapshot.trial is None
+            if mind.table.roofline is None and number >= STARTED and idle:
                 mind.table.roofline = measure_roofline()
                 kept = json.dumps(mind.table.roofline.to_dict())
                 store.set_fact(machine, ROOFLINE, kept)

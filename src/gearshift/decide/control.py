@@ -18,6 +18,7 @@ from typing import Protocol
 from gearshift.decide.messages import Answer, Hello, read_answer, write_hello, write_news
 from gearshift.decide.mind import Mind
 from gearshift.decide.policy import Outcome
+from gearshift.ir.measurement import Measurement
 from gearshift.ir.snapshot import Sample, Snapshot
 from gearshift.observe.sampler import ASLEEP_S
 
@@ -28,7 +29,7 @@ PATIENCE_S, SAVE_S = 15.0, 2.0
 """Longer than the child may have to wait for the store."""
 ASK_S, BACK_OFF_S, LONGEST_S = 0.4, 1.0, 60.0
 MAX_WAITING = 512
-"""Samples kept while the child is silent."""
+"""Samples, and regions measured, that are kept while the child is silent."""
 ABANDONED: list["subprocess.Popen[str]"] = []
 """Of a parent process: never to be touched again."""
 
@@ -75,6 +76,7 @@ class ChildProcess:
         self._seen_s = self._start_s = 0.0
         self._back_off_s = BACK_OFF_S
         self._samples: tuple[Sample, ...] = ()
+        self._measured: tuple[Measurement, ...] = ()
         self._told: Snapshot | None = None
         self._outcomes: list[Outcome] = []
         self._lines: SimpleQueue[str | None] = SimpleQueue()
@@ -96,6 +98,7 @@ class ChildProcess:
             self._asked_s += asleep_s  # we were stopped, and so may the child have been
         self._outcomes += outcomes
         self._samples = (*self._samples, *snapshot.samples)[-MAX_WAITING:]
+        self._measured = (*self._measured, *snapshot.measured)[-MAX_WAITING:]
         if not self._alive(snapshot.at_s):
             return None
         answer = None
@@ -105,7 +108,7 @@ class ChildProcess:
             self._cpu_s = answer.cpu_s
             answer = replace(answer, cpu_s=self._ended_cpu_s + self._cpu_s)
         if self._asked_s is None and self._worth_telling(snapshot):
-            self._tell(replace(snapshot, samples=self._samples))
+            self._tell(replace(snapshot, samples=self._samples, measured=self._measured))
         return answer
 
     def close(self) -> None:
@@ -132,7 +135,7 @@ class ChildProcess:
         self._say(write_news(snapshot, self._outcomes))
         self._told = snapshot
         self._asked_s = snapshot.at_s
-        self._samples, self._outcomes = (), []
+        self._samples, self._measured, self._outcomes = (), (), []
 
     def _say(self, line: str) -> None:
         """By a thread of its own: a pipe that is full must not hold anybody up."""

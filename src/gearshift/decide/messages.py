@@ -37,6 +37,8 @@ class Hello:
     """What there is to divide; None if the model cannot be."""
     pieces: Piece | None = None
     """What regions may be made of; None if they are not formed anew."""
+    signature: str | None = None
+    """Of the example: what the pieces' work was counted for, and what they are measured on."""
     forming: Forming = field(default_factory=Forming)
 
 
@@ -76,6 +78,7 @@ def write_hello(hello: Hello) -> str:
             "identities": {plan: dict(names) for plan, names in hello.identities.items()},
             "subject": hello.subject and asdict(hello.subject),
             "pieces": hello.pieces and pieces.to_data(hello.pieces),
+            "signature": hello.signature,
             "forming": asdict(hello.forming),
         }
     )

@@ -7,6 +7,7 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 from time import process_time
@@ -61,10 +62,12 @@ class Mind:
         subject: Subject | None = None,
         pieces: Piece | None = None,
         forming: Forming | None = None,
+        signature: str | None = None,
         home: Path | None = None,
     ) -> None:
         """`key` names machine, versions and graph in the store; `pieces` are what regions may be
-        made of anew; `home` is where agents are kept that learn."""
+        made of anew, and `signature` is what they are measured on; `home` is where agents are kept
+        that learn."""
         self.options = Options(plans=plans, num_cores=num_cores)
         self._pieces = {} if pieces is None else {piece.ops: piece for piece in pieces.walk()}
         self.store, self.key, self.identities = store, dict(key), identities
@@ -86,14 +89,21 @@ class Mind:
         for sample in self._recalled:
             self.table.add(sample)
         forming = forming or Forming()
+        self._signature = signature
         self._rewriter = (
             _rewriter(home, self.key["machine"]) if forming.rl_training_epochs else None
         )
         former = None
-        if pieces is not None:
+        if pieces is not None and signature is not None:
             learned = self._rewriter and Learned(self._rewriter.dqn, learning=True)
             player: Player = learned or Measured()
-            former = Former(root=pieces, player=player, forming=forming, num_cores=num_cores)
+            former = Former(
+                root=pieces,
+                signature=signature,
+                player=player,
+                forming=forming,
+                num_cores=num_cores,
+            )
             for where, seconds in self._regions_recalled():
                 former.ledger.add(where, seconds)
         self.policy = policy_named(
@@ -269,10 +279,12 @@ class Mind:
         )
 
     def _save_measured(self, snapshot: Snapshot) -> None:
-        """Regions timed by themselves."""
-        for row in snapshot.measured if snapshot.situation is not None else ():
-            assert snapshot.situation is not None
-            key = self._region_key(row.region, snapshot.situation, row.engine, row.rewrite)
+        """Regions timed by themselves, on the example whatever calls are like."""
+        if snapshot.situation is None or self._signature is None:
+            return
+        situation = replace(snapshot.situation, signature=self._signature)
+        for row in snapshot.measured:
+            key = self._region_key(row.region, situation, row.engine, row.rewrite)
             self.store.add_region(
                 key,
                 [row.latency_s],

@@ -51,7 +51,9 @@ class OpReading:
     op: str
     seconds: float
     moved_bytes: int
-    """All that it reads and writes, weights included."""
+    """All that it reads and writes, weights included; of what it looks up in, what it finds."""
+    set_bytes: int
+    """The distinct ones among them, its working set: views of the same memory share it."""
     transfer_bytes: int
     """Of those, what comes from other ops or goes to them."""
     contiguous: bool

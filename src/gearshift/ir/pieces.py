@@ -5,7 +5,8 @@ Must not know what is decided about any of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import Any
 
 from gearshift.ir.graph import Graph
@@ -15,6 +16,8 @@ from gearshift.ir.work import Size, Work, heaviest, value_bytes, work_of
 
 MAX_PIECES = 400
 """More would take longer to look through than it could gain."""
+MAX_PARTS = 24
+"""Nothing falls into more at once: it would take too long to measure them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +49,11 @@ def pieces_of(
 ) -> Piece | None:
     """So many levels deep, or fewer where they would be too many. None for a model captured in
     several fragments. Raises ValueError if a size is not known."""
-    roots = hierarchy(graph)
-    if len(roots) != 1:
+    branches = hierarchy(graph)
+    if len(branches) != 1:
         return None
-    while depth > 0 and sum(1 for _ in roots[0].walk(depth)) > MAX_PIECES:
+    root = in_few(branches[0])
+    while depth > 0 and sum(1 for _ in root.walk(depth)) > MAX_PIECES:
         depth -= 1
 
     def piece(branch: Branch, levels: int) -> Piece:
@@ -67,7 +71,23 @@ def pieces_of(
             children=tuple(piece(c, levels - 1) for c in branch.children) if levels else (),
         )
 
-    return piece(roots[0], depth)
+    return piece(root, depth)
+
+
+def in_few(branch: Branch) -> Branch:
+    """Where it falls into very many, some in a row are one in between, and so on below."""
+    children = tuple(map(in_few, branch.children))
+    while len(children) > MAX_PARTS:
+        length = ceil(len(children) / ceil(len(children) / MAX_PARTS))
+        starts = range(0, len(children), length)
+        children = tuple(_together(children[start : start + length]) for start in starts)
+    return replace(branch, children=children)
+
+
+def _together(some: tuple[Branch, ...]) -> Branch:
+    name = f"{some[0].name} to {some[-1].name}"
+    ops = tuple(op for branch in some for op in branch.ops)
+    return some[0] if len(some) == 1 else Branch(name=name, ops=ops, children=some)
 
 
 def to_data(piece: Piece) -> dict[str, Any]:

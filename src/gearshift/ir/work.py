@@ -4,7 +4,7 @@ Must not know how long anything takes.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -33,15 +33,19 @@ class Work:
 
 
 def work_of(graph: Graph, ops: Sequence[str], size: Size) -> Work:
-    """`size` gives the number for a dimension. Views move nothing."""
+    """`size` gives the number for a dimension. Views move nothing, look-ups what they find."""
     count = _Counter(graph, size)
     moving = [graph.by_name[name] for name in ops]
     moving = [op for op in moving if op.kind != kinds.RESHAPE]
-    touched = {value for op in moving for value in (*op.operands, *op.outputs)}
+    moved_bytes, touched = 0, dict[str, int]()
+    for op in moving:
+        for value, num_bytes in count.touched(op):
+            moved_bytes += num_bytes
+            touched[value] = max(touched.get(value, 0), num_bytes)
     return Work(
         flops=float(sum(map(count.flops, moving))),
-        moved_bytes=float(sum(sum(map(count.bytes, (*o.operands, *o.outputs))) for o in moving)),
-        set_bytes=float(sum(map(count.bytes, touched))),
+        moved_bytes=float(moved_bytes),
+        set_bytes=float(sum(touched.values())),
     )
 
 
@@ -102,6 +106,13 @@ class _Counter:
         if known is None:
             return 0
         return self.elements(value) * (1 if known.dtype in ONE_BYTE else BYTES.get(known.dtype, 4))
+
+    def touched(self, op: Op) -> Iterator[tuple[str, int]]:
+        """Each value that it reads or writes, and how many bytes of it."""
+        found_bytes = sum(map(self.bytes, op.outputs))
+        for place, value in enumerate((*op.operands, *op.outputs)):
+            is_table = op.kind == kinds.LOOKUP and place == 0
+            yield value, min(self.bytes(value), found_bytes) if is_table else self.bytes(value)
 
     def flops(self, op: Op) -> int:
         made = sum(map(self.elements, op.outputs))

@@ -44,6 +44,7 @@ class HotOp:
     seconds: float
     share: float
     moved_bytes: int
+    set_bytes: int
     transfer_bytes: int
     contiguous: bool
 
@@ -137,12 +138,13 @@ def _ms(seconds: float | None, fastest_s: float | None) -> str:
 def _ops(ops: Sequence[HotOp]) -> str:
     head = (
         "<tr><th>op</th><th>kind</th><th>ms</th><th></th><th>MB moved</th>"
-        "<th>MB to and from others</th><th>reads in order</th></tr>"
+        "<th>MB distinct</th><th>MB to and from others</th><th>reads in order</th></tr>"
     )
     rows = "".join(
         f"<tr><td>{escape(op.name)}</td><td>{escape(op.kind)}</td>"
         f"<td class=number>{op.seconds * 1e3:.3f}</td><td class=number>{op.share:.0%}</td>"
         f"<td class=number>{op.moved_bytes / 1e6:.3g}</td>"
+        f"<td class=number>{op.set_bytes / 1e6:.3g}</td>"
         f"<td class=number>{op.transfer_bytes / 1e6:.3g}</td>"
         f"<td>{'yes' if op.contiguous else 'no'}</td></tr>"
         for op in sorted(ops, key=lambda op: -op.seconds)[:MOST_OPS]

@@ -45,5 +45,16 @@ def test_a_boundary_that_costs_more_than_it_gains_is_not_made() -> None:
     assert dear.choices == ("a", "a", "a")
 
 
+def test_a_boundary_may_cost_more_beside_some_entries() -> None:
+    alone_s = [{"a": 1.0, "b": 1.5}, {"a": 2.0, "b": 1.5}, {"a": 1.0, "b": 1.5}]
+    found = compose(alone_s, joined_s=0.0, apart_s=[0.1, 0.1], more_s={"b": 0.3})
+    assert found is not None
+    assert found.choices == ("a", "a", "a")
+    elsewhere = compose(alone_s, joined_s=0.0, apart_s=[0.1, 0.1], more_s={"c": 0.3})
+    assert elsewhere is not None
+    assert elsewhere.choices == ("a", "b", "a")
+    assert abs(elsewhere.seconds - 3.7) < 1e-9
+
+
 def test_what_was_never_measured_is_not_composed() -> None:
     assert compose([{"a": 1.0}, {}], joined_s=0.0, apart_s=[0.1]) is None

@@ -1,5 +1,7 @@
 """What was formed and measured by one start is known to the next."""
 
+from dataclasses import replace
+
 import pytest
 from decide.regions.test_former import ORT, QUIET, ROOFLINE, ROOT, WHOLE, row, snapshot
 
@@ -7,6 +9,7 @@ from gearshift.decide.bandit import Bandit
 from gearshift.decide.mind import Mind
 from gearshift.decide.regions.forming import Forming
 from gearshift.decide.rewrite.players import Measured
+from gearshift.ir.snapshot import Situation
 from gearshift.observe.store import Store, memory_store
 from gearshift.plan import Objective, Plan, Region
 

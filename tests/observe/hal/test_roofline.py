@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from gearshift.ir.roofline import Caches, Roofline
 from gearshift.ir.work import Work
@@ -13,11 +14,13 @@ from gearshift.observe.hal import (
     measure_roofline,
     model_traffic,
 )
+from gearshift.observe.hal.blas import FORMS, _openblas, one_blas_thread
 from gearshift.observe.hal.caches import find_caches
 from gearshift.observe.hal.memory_model import ModelledMemory, Traffic
 from tests.observe.hal.machines import write_cache
 
 KIB, MIB = 1 << 10, 1 << 20
+SIDE, TURNS = 1024, 20
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +69,31 @@ def test_the_roofline_falls_from_level_to_level_and_takes_little_time(roofline: 
     r = roofline
     assert r.l1_bytes_s >= r.l2_bytes_s >= r.l3_bytes_s >= r.dram_bytes_s > 1e8
     assert r.peak_flops_s > 1e9
-    assert r.took_s < 5
+    assert r.took_s < 2
     assert Roofline.from_dict(json.loads(json.dumps(r.to_dict()))) == r
+
+
+def test_the_peak_is_what_a_large_product_reaches() -> None:
+    matrix, took_s = torch.ones(SIDE, SIDE), []
+    for _ in range(TURNS):
+        start_s = time.perf_counter()
+        torch.mm(matrix, matrix)
+        took_s.append(time.perf_counter() - start_s)
+    flops_s = 2 * SIDE**3 / min(took_s)
+    assert 0.5 < flops_s / measure_roofline().peak_flops_s < 1.5
+
+
+def test_a_product_is_kept_to_its_own_thread_for_as_long_as_that_is_asked_for() -> None:
+    library, form = _openblas()
+    if library is None:
+        pytest.skip("numpy multiplies by another library")
+    assert form in FORMS
+    num_threads = getattr(library, form.format("get"))
+    before = num_threads()
+    with one_blas_thread() as alone:
+        assert alone
+        assert num_threads() == 1
+    assert num_threads() == before
 
 
 ROOF = Roofline(

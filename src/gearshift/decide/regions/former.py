@@ -4,7 +4,7 @@ helps, merges neighbours whose boundary costs too much.
 Proposes only; every re-cut is built, verified and takes turns like any other plan.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
@@ -18,27 +18,29 @@ from gearshift.decide.rewrite.players import Player
 from gearshift.decide.rewrite.reward import RewriteWeights, rewrite_reward
 from gearshift.decide.rewrite.view import RewriteView
 from gearshift.ir.measurement import Measurement
-from gearshift.ir.pieces import Piece, cover
+from gearshift.ir.pieces import MAX_PARTS, Piece, cover
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.ir.topology import CALLER
 from gearshift.ir.work import Work
-from gearshift.plan.library import BY_NAME, LIBRARY, entry_of
+from gearshift.plan.library import BY_NAME, LIBRARY, Build, entry_of
 from gearshift.plan.plan import Plan, Region
 from gearshift.predict.roofline import compute_s, least_s, memory_s
 
-STEP_S = 1e-4
-"""What one more region costs, before anything is known of this model."""
+STEP_S, MORE_S = 1e-4, {"openvino": 3e-4}
+"""What one more region costs, before anything is known of this model; and how much more beside one
+by OpenVINO, which changes layouts there and fuses less."""
 CLEARLY = 0.97
 """Only what takes less than this share of the time is worth a trial."""
 PLAINLY = 1.15
 """What gains more need not wait until all is measured."""
-MAX_PARTS = 24
-"""More are not measured at a time."""
 LOOKED_S = 120.0
 """A region in which nothing better was found is left for so long, then for twice that."""
 CALM_S = 15.0
 """So long the same plan must have served in the same situation: what is found anew is for long."""
+MAX_ASKED = 4
+"""So many questions are remembered: what was measured may come later than the word that it was."""
+SLOW = frozenset(entry.name for entry in LIBRARY if entry.build is Build.SLOW)
 WEIGHTS = RewriteWeights()
 Tried = Callable[[Situation, str], bool]
 Ops = tuple[str, ...]
@@ -47,6 +49,8 @@ Ops = tuple[str, ...]
 @dataclass(slots=True, kw_only=True)
 class Former:
     root: Piece
+    signature: str
+    """What the pieces' work is counted for, and what they are measured on."""
     player: Player
     """Says by which entries a piece is worth measuring, and which to take."""
     forming: Forming
@@ -56,23 +60,21 @@ class Former:
     _parts: dict[Ops, list[Piece]] = field(default_factory=dict)
     """For a region that is looked into, the parts it may fall into."""
     _asked: dict[str, dict[Key, tuple[RewriteView, str]]] = field(default_factory=dict)
-    """By fingerprint: what is being measured, what was seen of it then, and by which entry."""
+    """By fingerprint: what is to be measured, what was seen of it then, and by which entry."""
     _calm: tuple[Situation | None, str] = (None, "")
     _since_s: float = 0.0
     """Since when this plan has served in this situation."""
 
     def see(self, snapshot: Snapshot) -> None:
-        if snapshot.situation is not None:
-            self.ledger.measured(snapshot.situation.signature, snapshot.measured)
-            self._teach(snapshot.situation.signature, snapshot.measured)
+        self.ledger.measured(self.signature, snapshot.measured)
+        self._teach(snapshot.measured)
         self.ledger.served(snapshot.samples)
         if self._calm != (snapshot.situation, snapshot.plan):
             self._calm, self._since_s = (snapshot.situation, snapshot.plan), snapshot.at_s
 
-    def _teach(self, signature: str, rows: Iterable[Measurement]) -> None:
-        asked = {key: found for those in self._asked.values() for key, found in those.items()}
+    def _teach(self, rows: Iterable[Measurement]) -> None:
         for row in rows:
-            found = asked.get((signature, row.region, row.rewrite))
+            found = self._take((self.signature, row.region, row.rewrite))
             if found is None or found[0].in_force not in found[0].seconds:
                 continue
             view, entry = found
@@ -81,28 +83,36 @@ class Former:
             for _ in range(self.forming.rl_training_epochs):
                 self.player.learn(view, entry, earned.total, after, end=enough(after))
 
+    def _take(self, key: Key) -> tuple[RewriteView, str] | None:
+        return next((asked.pop(key) for asked in self._asked.values() if key in asked), None)
+
     def learn(self, outcome: Outcome) -> None:
         """What was measured, or cannot be, is not asked for again."""
-        asked = self._asked.pop(outcome.plan, {})
-        if not outcome.put_off:
-            self.ledger.asked.update(asked)
+        if outcome.put_off:
+            self._asked.pop(outcome.plan, None)
+        else:
+            self.ledger.asked.update(self._asked.get(outcome.plan, {}))
 
     def propose(
         self, plan: Plan, current_s: float, snapshot: Snapshot, roofline: Roofline, is_old: Tried
     ) -> Proposal | None:
-        """For a quiet machine only: beside others a region falls short for their sake. `is_old`
-        tells what was tried already."""
+        """For a quiet machine only: beside others a region falls short for their sake; and for
+        calls of the sizes that pieces are known for. `is_old` tells what was tried already."""
         situation = snapshot.situation
         calm_s = snapshot.at_s - self._since_s
         if situation is None or situation.neighbours or calm_s < CALM_S:
             return None
+        if situation.signature != self.signature:
+            return None
         known_s = self.ledger.in_plan_s[situation, plan.fingerprint]
+        if len(plan.regions) == 1:  # the model itself tells no region's time
+            known_s = {plan.regions[0].name: current_s}
         if any(region.name not in known_s or not _plain(region) for region in plan.regions):
             return None
         scene = _Scene(self, plan, current_s, situation, roofline, known_s)
-        merged = scene.merged()
-        if merged is not None and not is_old(situation, merged.plan.fingerprint):
-            return merged
+        for merged in scene.merged():
+            if not is_old(situation, merged.plan.fingerprint):
+                return merged
         return self._divided(scene, snapshot.at_s, is_old)
 
     def _divided(self, scene: "_Scene", now_s: float, is_old: Tried) -> Proposal | None:
@@ -122,16 +132,19 @@ class Former:
             if found is not None:
                 return found
             deeper = scene.deeper(region, parts)
-            if deeper is None:
-                self._looked.add((scene.situation.signature, region), now_s, LOOKED_S)
-            else:
+            if deeper is not None:
                 self._parts[region.ops] = deeper
                 return self._divided(scene, now_s, is_old)
+            slow = scene.slow(region, parts)
+            if slow:
+                return self._measure(region, slow)
+            self._looked.add((scene.situation.signature, region), now_s, LOOKED_S)
         return None
 
     def _measure(self, region: Region, wanted: Mapping[Key, "_Wanted"]) -> Proposal:
         plan = Plan(regions=tuple(found.region for found in wanted.values()))
         self._asked[plan.fingerprint] = {key: (f.view, f.entry) for key, f in wanted.items()}
+        self._asked = dict(list(self._asked.items())[-MAX_ASKED:])
         settings = ", ".join(dict.fromkeys(part.setting for part in plan.regions))
         return Proposal(
             plan=plan,
@@ -165,19 +178,26 @@ class _Scene:
     known_s: dict[str, float]
 
     def falling_short(self) -> list[Region]:
-        """The one that loses most time first."""
+        """The one that loses most time first. Of what is made of no pieces that is not known."""
         share = self.former.forming.performance_threshold
-        lost = {r.name: self.known_s[r.name] - self._roof_s(r) for r in self.plan.regions}
-        short = [r for r in self.plan.regions if self._roof_s(r) < share * self.known_s[r.name]]
-        return sorted(short, key=lambda region: -lost[region.name])
+        lost_s: dict[Region, float] = {}
+        for region in self.plan.regions:
+            roof_s, known_s = self._roof_s(region), self.known_s[region.name]
+            if roof_s is not None and roof_s < share * known_s:
+                lost_s[region] = known_s - roof_s
+        return sorted(lost_s, key=lambda region: -lost_s[region])
 
-    def _roof_s(self, region: Region) -> float:
-        threads = region.threads or self.former.num_cores
-        return least_s(self._work(region.ops), self.roofline, threads)
+    def _roof_s(self, region: Region) -> float | None:
+        work = self._work(region.ops)
+        return None if work is None else least_s(work, self.roofline, self._threads(region))
 
-    def _work(self, ops: Ops) -> Work:
-        pieces = cover(self.former.root, ops) or [self.former.root]
-        works = [piece.work for piece in pieces]
+    def _threads(self, region: Region) -> int:
+        return region.threads or self.former.num_cores
+
+    def _work(self, ops: Ops) -> Work | None:
+        works = [piece.work for piece in cover(self.former.root, ops) or ()]
+        if not works:
+            return None
         return Work(
             flops=sum(work.flops for work in works),
             moved_bytes=sum(work.moved_bytes for work in works),
@@ -194,33 +214,49 @@ class _Scene:
         able = [part for part in parts if 1 < len(part.children) <= MAX_PARTS + 1 - len(parts)]
         if not able:
             return None
-        threads = region.threads or self.former.num_cores
-
-        def lost_s(part: Piece) -> float:
-            taken = self._settings_s(region, part).values()
-            return min(taken, default=0.0) - least_s(part.work, self.roofline, threads)
-
-        worst = max(able, key=lost_s)
+        worst = max(able, key=lambda part: self._lost_s(region, part))
         place = parts.index(worst)
         return [*parts[:place], *worst.children, *parts[place + 1 :]]
 
+    def _lost_s(self, region: Region, part: Piece) -> float:
+        """By the best entry that was measured."""
+        taken_s = self._settings_s(region, part).values()
+        roof_s = least_s(part.work, self.roofline, self._threads(region))
+        return min(taken_s, default=0.0) - roof_s
+
     def wanted(self, region: Region, parts: Sequence[Piece]) -> dict[Key, _Wanted]:
-        """What the player wants to have measured next; of equal parts, one."""
+        """What the player wants to have measured next, unless it is slow to build; of equal parts,
+        one."""
         found: dict[Key, _Wanted] = {}
         for part in parts:
             view = self._view(region, part)
             name = view.in_force
             if name in view.seconds and not enough(view):
                 name = self.former.player.choose(view)
-            if name not in view.seconds and name in view.legal:
-                as_set = self._region(region, part.ops, name)
-                key = (self.situation.signature, part.identity, as_set.setting)
-                found.setdefault(key, _Wanted(as_set, name, view))
+            if name not in view.seconds and name in view.legal - SLOW:
+                key, order = self._order(region, part, name, view)
+                found.setdefault(key, order)
         return found
+
+    def slow(self, region: Region, parts: Sequence[Piece]) -> dict[Key, _Wanted]:
+        """When all else is known: one entry that is slow to build, for the part that loses most."""
+        worst = max(parts, key=lambda part: self._lost_s(region, part))
+        view = self._view(region, worst)
+        fresh = sorted(SLOW & (view.legal - view.seconds.keys()))
+        if not fresh or view.in_force not in view.seconds:
+            return {}
+        key, order = self._order(region, worst, fresh[0], view)
+        return {key: order}
+
+    def _order(
+        self, region: Region, part: Piece, entry: str, view: RewriteView
+    ) -> tuple[Key, _Wanted]:
+        as_set = self._region(region, part.ops, entry)
+        key = (self.situation.signature, part.identity, as_set.setting)
+        return key, _Wanted(as_set, entry, view)
 
     def _view(self, region: Region, part: Piece) -> RewriteView:
         """Entries that were asked for and gave nothing are not legal any more."""
-        threads = region.threads or self.former.num_cores
         seconds = self._settings_s(region, part)
         asked, signature = self.former.ledger.asked, self.situation.signature
         settings = self._settings(region, part)
@@ -233,7 +269,7 @@ class _Scene:
             set_bytes=part.work.set_bytes,
             read_bytes=float(part.read_bytes),
             made_bytes=float(part.made_bytes),
-            compute_s=compute_s(part.work, self.roofline, threads),
+            compute_s=compute_s(part.work, self.roofline, self._threads(region)),
             memory_s=memory_s(part.work, self.roofline),
             in_force=_entry(region),
             legal=frozenset(settings) - (dead - seconds.keys()),
@@ -254,8 +290,7 @@ class _Scene:
         """As the entry has it; by the one in force, just as it is."""
         if entry == _entry(region):
             return replace(region, ops=ops)
-        rewrite = BY_NAME[entry].rewrite(region.threads or self.former.num_cores)
-        return Region(ops=ops, rewrite=rewrite)
+        return Region(ops=ops, rewrite=BY_NAME[entry].rewrite(self._threads(region)))
 
     def divided(self, region: Region, parts: Sequence[Piece]) -> Proposal | None:
         """Each part by the entry that is best for all of them together. What the region takes less
@@ -266,8 +301,8 @@ class _Scene:
             return None
         loose_s = sum(seconds[entry] for seconds in alone_s)
         joined_s = max(0.0, loose_s - before_s) / (len(parts) - 1)
-        apart_s = [self._between_s(first) for first in parts[:-1]]
-        found = compose(alone_s, joined_s=joined_s, apart_s=apart_s)
+        apart_s = [STEP_S + self._crossing_s(first) for first in parts[:-1]]
+        found = compose(alone_s, joined_s=joined_s, apart_s=apart_s, more_s=MORE_S)
         if found is None or set(found.choices) == {entry}:
             return None
         as_it_is_s = loose_s - joined_s * (len(parts) - 1)
@@ -288,27 +323,28 @@ class _Scene:
             f"divided: {region.name} falls short; {len(regions)} regions, some by {others}",
         )
 
-    def _between_s(self, first: Piece) -> float:
-        return STEP_S + 2 * first.made_bytes / self.roofline.dram_bytes_s
+    def _crossing_s(self, first: Piece) -> float:
+        """For what it hands over."""
+        return 2 * first.made_bytes / self.roofline.dram_bytes_s
 
-    def merged(self) -> Proposal | None:
-        """All neighbours at once whose boundary costs more than its share."""
-        groups: list[list[Region]] = [[self.plan.regions[0]]] if self.plan.regions else []
-        for first, second in pairwise(self.plan.regions):
-            if self._worth_merging(first, second):
-                groups[-1].append(second)
-            else:
-                groups.append([second])
-        if all(len(group) == 1 for group in groups):
-            return None
-        old = tuple(region for group in groups if len(group) > 1 for region in group)
-        new = [self._joined(group) for group in groups if len(group) > 1]
-        saved_s = sum(self._boundary_s(r) for group in groups for r in group[:-1])
+    def merged(self) -> Iterator[Proposal]:
+        """All neighbours at once whose boundary costs more than its share; if that will not do, the
+        two whose boundary costs most."""
+        pairs = [pair for pair in pairwise(self.plan.regions) if self._worth_merging(*pair)]
+        if pairs:
+            yield self._merged(_in_chains(pairs))
+        if len(pairs) > 1:
+            yield self._merged([max(pairs, key=lambda pair: self._boundary_s(pair[0]))])
+
+    def _merged(self, chains: Sequence[Sequence[Region]]) -> Proposal:
+        old = tuple(region for chain in chains for region in chain)
+        saved_s = sum(self._boundary_s(region) for chain in chains for region in chain[:-1])
         return self._proposal(
             old,
-            new,
+            [self._joined(chain) for chain in chains],
             max(self.current_s - saved_s, self.current_s / 2),
-            f"merged: boundaries cost more than their share; {len(old)} regions become {len(new)}",
+            f"merged: boundaries cost more than their share; {len(old)} regions become"
+            f" {len(chains)}",
         )
 
     def _worth_merging(self, first: Region, second: Region) -> bool:
@@ -317,13 +353,15 @@ class _Scene:
         return apart and first.rewrite.backend == second.rewrite.backend
 
     def _boundary_s(self, region: Region) -> float:
+        """After it, before another by the same backend."""
+        step_s = STEP_S + MORE_S.get(region.rewrite.backend, 0.0)
         pieces = cover(self.former.root, region.ops)
-        return self._between_s(pieces[-1]) if pieces else STEP_S
+        return step_s + self._crossing_s(pieces[-1]) if pieces else step_s
 
-    def _joined(self, group: Sequence[Region]) -> Region:
+    def _joined(self, chain: Sequence[Region]) -> Region:
         """By the setting of the one that takes longest."""
-        longest = max(group, key=lambda region: self.known_s[region.name])
-        return replace(longest, ops=tuple(op for region in group for op in region.ops))
+        longest = max(chain, key=lambda region: self.known_s[region.name])
+        return replace(longest, ops=tuple(op for region in chain for op in region.ops))
 
     def _proposal(
         self, old: Sequence[Region], new: Sequence[Region], foreseen_s: float, reason: str
@@ -338,6 +376,17 @@ class _Scene:
             predicted_s=foreseen_s,
             current_s=self.current_s,
         )
+
+
+def _in_chains(pairs: Sequence[tuple[Region, Region]]) -> list[list[Region]]:
+    """Pairs in a row that share a region are one."""
+    chains: list[list[Region]] = []
+    for first, second in pairs:
+        if chains and chains[-1][-1] == first:
+            chains[-1].append(second)
+        else:
+            chains.append([first, second])
+    return chains
 
 
 def _entry(region: Region) -> str:

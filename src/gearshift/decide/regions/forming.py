@@ -13,14 +13,14 @@ class Forming:
     initial_granularity: int = 0
     """How many levels down the hierarchy of modules and data flow the first regions are; 0: the
     whole model is one."""
-    performance_threshold: float = 0.5
+    performance_threshold: float = 0.8
     """A region that reaches less than this share of what the roofline allows is looked into, and
     divided if that helps."""
     merging_threshold: float = 0.1
     """Neighbours are merged if what lies between them costs more than this share of their time."""
     rl_training_epochs: int = 0
     """Lessons that the agent takes from each thing measured while the model serves; 0: no agent,
-    all that is built in tenths of a second is measured."""
+    what is built in tenths of a second is measured, six entries at most."""
 
     def __post_init__(self) -> None:
         sound = {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gearshift.ir.roofline import Caches, Roofline
+from gearshift.observe.hal.blas import one_blas_thread
 from gearshift.observe.hal.caches import find_caches
 
 MIN_RUNS = 3
@@ -18,8 +19,9 @@ BUDGET_S = 0.05
 """Each figure is the best of the runs that fit into this time."""
 RUN_BYTES = 1 << 25
 """Each thread reads at least this much per run, however small its set: about a millisecond."""
-MATRIX, STACK = 64, 16
-"""Matrices of a size that no BLAS divides among threads of its own, several to a call."""
+MATRIX = 512
+"""Rows and columns of the products that tell the peak, one for each thread at a time: small ones do
+not reach what models do."""
 MAX_DRAM_BYTES = 1 << 28
 
 Clock = Callable[[], float]
@@ -83,14 +85,18 @@ def _sweep_bytes_s(repeated: np.ndarray[Any, Any]) -> float:
 
 
 def _peak_flops_s(pool: ThreadPoolExecutor, threads: int, clock: Clock) -> float:
-    stack = np.full((STACK, MATRIX, MATRIX), 0.5, np.float32)
-    return _best(lambda: sum(pool.map(_multiply_flops_s, [stack] * threads)), clock)
+    """By each thread's own CPU time; where a product may run on threads of its own, by the clock,
+    which a neighbour makes slower."""
+    matrix = np.full((MATRIX, MATRIX), 0.5, np.float32)
+    with one_blas_thread() as alone:
+        timer = time.thread_time if alone else time.perf_counter
 
+        def multiply_flops_s(_: int) -> float:
+            start_s = timer()
+            np.matmul(matrix, matrix)
+            return 2 * MATRIX**3 / (timer() - start_s)
 
-def _multiply_flops_s(stack: np.ndarray[Any, Any]) -> float:
-    start_s = time.thread_time()
-    np.matmul(stack, stack)
-    return 2 * STACK * MATRIX**3 / (time.thread_time() - start_s)
+        return _best(lambda: sum(pool.map(multiply_flops_s, range(threads))), clock)
 
 
 def _best(run: Callable[[], float], clock: Clock) -> float:
