@@ -1,7 +1,5 @@
 """What was formed and measured by one start is known to the next."""
 
-from dataclasses import replace
-
 import pytest
 from decide.regions.test_former import ORT, QUIET, ROOFLINE, ROOT, WHOLE, row, snapshot
 
@@ -9,7 +7,6 @@ from gearshift.decide.bandit import Bandit
 from gearshift.decide.mind import Mind
 from gearshift.decide.regions.forming import Forming
 from gearshift.decide.rewrite.players import Measured
-from gearshift.ir.snapshot import Situation
 from gearshift.observe.store import Store, memory_store
 from gearshift.plan import Objective, Plan, Region
 
