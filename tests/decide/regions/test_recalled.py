@@ -29,6 +29,7 @@ def start(store: Store, plans: tuple[Plan, ...] = (WHOLE,), **forming: int) -> M
         store=store,
         key=KEY,
         pieces=ROOT,
+        signature=QUIET.signature,
         forming=Forming(**forming),
     )
     mind.table.roofline = ROOFLINE
