@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import weakref
 from time import monotonic, sleep
@@ -294,3 +296,33 @@ def test_a_runtime_nobody_holds_ends_its_threads() -> None:
     gc.collect()
     assert seen() is None
     wait_until(lambda: not any(t.is_alive() for t in threads))
+
+
+BUSY_AT_THE_END = """
+import threading, torch, gearshift
+from gearshift.plan import Rewrite
+from gearshift.plan.plan import whole
+
+model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(8))).eval()
+runtime = gearshift.adapt(model, torch.randn(2, 512), policy="keep")
+rewrite = Rewrite(backend="openvino", threads=1)
+plan, begun = whole(runtime.program.graph, rewrite=rewrite), threading.Event()
+
+def work():
+    for _ in range(3):
+        runtime.prepare(plan)
+        begun.set()
+
+runtime._background.submit(work)
+begun.wait(60)
+"""
+
+
+def test_a_process_that_ends_while_something_is_built_ends_well() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BUSY_AT_THE_END],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -3,6 +3,7 @@
 A recipe: joins capture, plan and act. Knows how they fit, not how each works.
 """
 
+import atexit
 import inspect
 import os
 import threading
@@ -53,6 +54,8 @@ from gearshift.tell import costs_of, deciding, story_of, write
 from gearshift.view.report import page
 
 SETTLE_S = 10.0
+EXIT_S = 5.0
+"""At the end of the process, builds under way are waited for no longer than this."""
 FORMING = Forming()
 
 
@@ -394,5 +397,13 @@ def _after_fork() -> None:
         runtime._after_fork()
 
 
+def _at_exit() -> None:
+    """A thread that comes back from a library's code when the interpreter has ended takes the
+    process down with it."""
+    for runtime in list(_RUNTIMES):
+        runtime._background.close(EXIT_S)
+
+
 _RUNTIMES: WeakSet[Runtime] = WeakSet()
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

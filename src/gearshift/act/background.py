@@ -69,12 +69,12 @@ class Background:
         with self._changed:
             return self._changed.wait_for(lambda: self._pending == 0, timeout_s)
 
-    def close(self) -> None:
-        """What is under way is finished, what waits is dropped."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """What is under way is finished, for so long at most; what waits is dropped."""
         self.stop()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(timeout_s)
 
     def stop(self) -> None:
         """Like `close`, without waiting."""
