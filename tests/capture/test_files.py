@@ -1,5 +1,6 @@
 """Models as files: .onnx and .pt2 are cut, placed and swapped like any other."""
 
+import zipfile
 from pathlib import Path
 
 import onnx
@@ -104,6 +105,15 @@ def test_a_torch_export_archive_is_cut_placed_and_swapped(tmp_path: Path) -> Non
 
 
 @pytest.mark.capability("core.pt2-model")
+def test_what_has_the_parts_of_an_aotinductor_package_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "compiled.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("compiled/data/aotinductor/model/model.wrapper.so", b"")
+    with pytest.raises(ModelError, match=r"AOTInductor package.*torch\.export\.save"):
+        gearshift.adapt(path)
+
+
+@pytest.mark.soak
 def test_an_aotinductor_package_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "compiled.pt2"
     exported = torch.export.export(nn.Linear(2, 2).eval(), (torch.randn(1, 2),))

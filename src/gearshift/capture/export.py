@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim, ExportedProgram, _trace
+from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from gearshift.capture import fx, onnx_export
@@ -347,6 +347,8 @@ def _is_attribute(flat: Flat, target: str) -> bool:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Exporters warn about things no user of ours can act on; what fails is raised anyway."""
+    from torch.export import _trace  # seconds, which nobody waits for who exports nothing
+
     loggers = [logging.getLogger(name) for name in EXPORTERS]
     known = list(logging.root.manager.loggerDict)
     loggers += [logging.getLogger(name) for name in known if name.startswith(EXPORTERS)]

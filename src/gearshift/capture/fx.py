@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from gearshift.capture.program import Cut
 from gearshift.errors import CaptureError
@@ -231,6 +230,8 @@ def _size_text(value: Any) -> str:
 
 
 def _value(node: torch.fx.Node, name: str) -> Value:
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # slow to import
+
     fake = node.meta["val"]
     if not isinstance(fake, Tensor):
         raise CaptureError(f"{node.target} gives a {type(fake).__name__}", node_line(node))
