@@ -17,7 +17,11 @@ ALONE = (
     "faults/test_swaps.py",
     "observe/hal",
     "test_adaptive.py",
-    "test_cli.py",
+    "test_cli.py::test_a_plan_slower",
+    "test_cli.py::test_a_run_goes_on",
+    "test_cli.py::test_a_terminal",
+    "test_cli.py::test_an_interrupted",
+    "test_cli.py::test_run",
     "test_live.py",
     "test_regions_live.py",
     "test_split_live.py",
@@ -28,5 +32,6 @@ ALONE = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).as_posix().startswith(ALONE):
+        name = f"{item.path.relative_to(here).as_posix()}::{item.name}"
+        if name.startswith(ALONE):
             item.add_marker(pytest.mark.alone)

@@ -82,6 +82,7 @@ def test_what_is_seen_and_what_it_costs_is_told() -> None:
     model, x = many_layers()
     with gearshift.adapt(model, x, policy="bandit") as runtime:
         end_s = monotonic() + LONG_S
+        call_for(runtime, x, 4)  # beside the start of the control process
         while "J a call (" not in (told := runtime.explain()):
             call_for(runtime, x, 1)
             assert monotonic() < end_s, told

@@ -108,6 +108,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.soak
 @pytest.mark.capability("region.divide")
 @pytest.mark.capability("region.pipeline")
 @pytest.mark.capability("region.monitor")

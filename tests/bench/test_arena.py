@@ -65,6 +65,7 @@ def test_contenders_answer_alike_and_stand_still_between(model: str, tmp_path: P
     assert "decisions" in answer
 
 
+@pytest.mark.soak
 def test_builds_have_their_own_core_and_are_over_before_rest(model: str, tmp_path: Path) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is no second core")
@@ -84,6 +85,7 @@ def test_builds_have_their_own_core_and_are_over_before_rest(model: str, tmp_pat
     assert set(still["background_cores"]) - set(still["cores"])
 
 
+@pytest.mark.soak
 def test_one_that_starts_cold_finds_nothing_compiled_and_counts_its_first_call(
     model: str, tmp_path: Path
 ) -> None:

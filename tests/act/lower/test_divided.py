@@ -145,7 +145,7 @@ def test_what_mixes_rows_is_refused_with_the_reason() -> None:
 def test_an_engine_that_fails_costs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = small_cnn(), torch.randn(4, 3, 8, 8)
     with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
-        runtime.swap(divided(runtime, "onnxruntime", Split()))
+        runtime.swap(divided(runtime, "onnxruntime", Split(shares=(1, 1))))
         broken = runtime.open_engine(CORES[1])
 
         def start(work: object, inputs: object) -> object:
