@@ -11,6 +11,8 @@ from typing import Any
 from gearshift.act.backends import BACKENDS, Executable, Order
 from gearshift.act.engines import Engine, TeamEngine
 from gearshift.act.indices import index_checks, range_checks
+from gearshift.act.lower.unroll import build_unrolled
+from gearshift.act.lower.unroll import held_bytes as unrolled_bytes
 from gearshift.act.steps import Steps, bind, guarding
 from gearshift.capture.program import Expression, Fragment, Ref, Shapes, SizeValues, size_number
 from gearshift.errors import CompileError, GearshiftError
@@ -203,6 +205,8 @@ def _build(
     backend, order = order_for(fragment, region, engine)
     order = replace(order, shapes=shapes, sizes=sizes)
     try:
+        if region.unroll is not None:
+            return build_unrolled(order, region, engine)
         if region.split is not None:
             return _build_divided(backend, order, region, engine, leaves)
         if region.rewrite.option == TILES:
@@ -252,6 +256,8 @@ def order_for(fragment: Fragment, region: Region, engine: Engine) -> tuple[Any, 
 def held_bytes(fragment: Fragment, region: Region, engine: Engine) -> int:
     """What the built region will hold beyond the model's own weights."""
     backend, order = order_for(fragment, region, engine)
+    if region.unroll is not None:
+        return unrolled_bytes(order, region)
     held: int = backend.held_bytes(order)
     return held if is_shared(backend, region) else held * len(members(region.engine))
 
@@ -268,8 +274,12 @@ def is_shared(backend: Any, region: Region) -> bool:
 def any_shape_regions(regions: tuple[Region, ...]) -> tuple[Region, ...]:
     """The same regions where a backend that must know the shapes is replaced by eager, what is
     divided runs on one of the engines, and options that must know the shapes are left out."""
-    whole = [replace(r, engine=members(r.engine)[0], split=None) for r in regions]
-    return tuple(replace(region, rewrite=_at_any_shape(region.rewrite)) for region in whole)
+    return tuple(r if r.unroll is not None else _any_shape_region(r) for r in regions)
+
+
+def _any_shape_region(region: Region) -> Region:
+    rewrite = _at_any_shape(region.rewrite)
+    return replace(region, engine=members(region.engine)[0], split=None, rewrite=rewrite)
 
 
 def _at_any_shape(rewrite: Rewrite) -> Rewrite:

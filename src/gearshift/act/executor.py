@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from gearshift.act.engines.protocol import Stretch
@@ -55,7 +56,11 @@ def key_of(leaves: Sequence[Any]) -> Key | None:
     """What a call's steps depend on; None if it must run eagerly: gradients, odd tensors."""
     key: list[Any] = []
     for leaf in leaves:
-        if isinstance(leaf, Tensor):
+        if isinstance(leaf, PackedSequence):
+            if leaf.data.requires_grad and torch.is_grad_enabled():
+                return None
+            key += [(int(leaf.batch_sizes[0]), *leaf.data.shape[1:]), leaf.data.dtype]
+        elif isinstance(leaf, Tensor):
             if type(leaf) is not Tensor and type(leaf) is not Parameter:
                 return None
             if leaf.requires_grad and torch.is_grad_enabled():

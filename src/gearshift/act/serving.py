@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 from gearshift.act.background import Background
 from gearshift.act.executor import EagerExecutor, Executor, Timing
+from gearshift.act.layers import chunks_of, hand_over, take_own
 from gearshift.act.prepared import Prepared
+from gearshift.act.recurrent.runner import Chunk
 from gearshift.act.shelf import Shelf
 from gearshift.act.turns import TakingTurns
 from gearshift.act.variants import Variants
 from gearshift.plan.plan import Plan
 
-RECENT_CALLS = 512
+RECENT_CALLS, RECENT_CHUNKS = 512, 8192
 
 
 @dataclass(slots=True)
@@ -40,7 +42,9 @@ class Serving:
         """Of all plans that calls may run on."""
         self.shelf = Shelf(self.let_go)
         self.recent: deque[tuple[Plan, Timing]] = deque(maxlen=RECENT_CALLS)
-        """The last calls that `timings` told of."""
+        """The last calls that `timings` told of,"""
+        self.chunks: deque[tuple[str, Chunk]] = deque(maxlen=RECENT_CHUNKS)
+        """and of recurrent regions the last chunks."""
         self._background, self._watch_live = background, watch_live
         self._exchanging = threading.Lock()
 
@@ -62,13 +66,17 @@ class Serving:
             for timing in executor.timings():
                 self.recent.append((executor.plan, timing))
                 yield executor.plan, timing
+        self.chunks.extend(chunks_of(built for v in self.variants for built in list(v.built)))
 
     def serve(
         self, prepared: Prepared, *, shelve: Prepared | None = None, wanted: bool = True
     ) -> None:
         """What served before is freed, but for what is shelved."""
         kept = () if shelve is None else shelve.variants
+        before = self.in_force
+        take_own(prepared)
         self._exchange(prepared.executor, prepared.variants, in_force=prepared, kept=kept)
+        hand_over(before, prepared)
         if shelve is not None:
             self.shelf.put(shelve, wanted=wanted)
 

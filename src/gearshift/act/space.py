@@ -6,9 +6,14 @@ Must not know which of it is wise.
 import math
 from functools import partial
 
+import torch
+
 from gearshift.act.backends import BACKENDS
 from gearshift.act.pool import EnginePool
+from gearshift.act.recurrent.cell import stacks_of
+from gearshift.act.recurrent.kernels import kernels_for
 from gearshift.capture.program import Fragment, Program
+from gearshift.ir.recurrent import Stack
 from gearshift.ir.topology import CALLER, members
 from gearshift.plan.legal import Space
 from gearshift.plan.plan import Region
@@ -26,6 +31,7 @@ def space_of(program: Program, pool: EnginePool, quota: float | None = None) -> 
     num_cores = len(pool.get(CALLER).spec.cores)
     usable = num_cores if quota is None else max(1, min(num_cores, math.ceil(quota)))
     rewrites = [r for b in BACKENDS.values() for r in b.rewrites(usable) if runnable[b.name]]
+    stacks = {name: s for f in program.fragments for name, s in stacks_of(f).items()}
     specs = [spec for spec in pool.topology.engines if spec.kind == "cuda"]
     return Space(
         graph=program.graph,
@@ -38,7 +44,15 @@ def space_of(program: Program, pool: EnginePool, quota: float | None = None) -> 
         usable_cores=usable,
         why_undivided=partial(_why_undivided, program),
         why_untiled=partial(_why_untiled, program),
+        stacks=stacks,
+        kernels={name: _kernels(program, name, stack) for name, stack in stacks.items()},
     )
+
+
+def _kernels(program: Program, op: str, stack: Stack) -> frozenset[str]:
+    fragment = next(f for f in program.fragments if op in f.graph.position)
+    dtype = getattr(torch, fragment.graph.values[fragment.graph.by_name[op].outputs[0]].dtype)
+    return kernels_for(stack.kind, dtype, projected=stack.out_size is not None)
 
 
 def _fragment(program: Program, region: Region) -> Fragment:

@@ -104,7 +104,8 @@ class Variants:
             exams = self.shop.exams
             exam = exams.of(self.fragment, leaves)
             parts = tuple(
-                (r.ops, r.rewrite.backend, r.rewrite.option, r.split) for r in variant.regions
+                (r.ops, r.rewrite.backend, r.rewrite.option, r.split, r.unroll)
+                for r in variant.regions
             )
             kind = (variant.signature, parts)
             verdict = verify(variant, exam, self.shop.tolerance, exams.passed(exam, kind))

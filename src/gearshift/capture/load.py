@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.nn.utils.rnn import PackedSequence
 
 from gearshift.capture.export import capture_fragment
-from gearshift.capture.partial import capture_parts, skeleton
+from gearshift.capture.partial import ITSELF, capture_parts, skeleton
 from gearshift.capture.program import Program
 from gearshift.capture.weights import unharmed
 from gearshift.errors import CaptureError, ModelError, UsageError
@@ -54,7 +55,8 @@ def _capture_module(
         fragments = [capture_fragment("", model, args, kwargs)]
     except CaptureError as error:
         parts, reasons = ([], []) if training else capture_parts(model, args, kwargs)
-        fragments, uncaptured = parts, (str(error), *reasons)
+        itself = [part.name for part in parts] == [ITSELF]
+        fragments, uncaptured = parts, () if itself else (str(error), *reasons)
     whole = bool(fragments) and fragments[0].name == ""
     return Program(
         fragments=tuple(fragments),
@@ -83,7 +85,7 @@ def _said(error: BaseException) -> str:
 def _arguments(
     example_inputs: Any, example_kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(example_inputs, Tensor):
+    if isinstance(example_inputs, Tensor | PackedSequence):
         return (example_inputs,), example_kwargs
     if isinstance(example_inputs, tuple | list):
         return tuple(example_inputs), example_kwargs

@@ -3,7 +3,7 @@
 Must not change the user's model: what replaces a submodule sits in a shallow copy of the shell.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -14,11 +14,14 @@ from torch import nn
 from gearshift.capture.calls import own_copy
 from gearshift.capture.export import capture_fragment
 from gearshift.capture.program import Fragment
+from gearshift.capture.recurrent import RaggedCall, padded, repacked, takes_packed
 from gearshift.capture.weights import unharmed
 from gearshift.errors import CaptureError
 
 WORTH_SHARE = 0.03
 """Submodules that take less of the time than this stay in Python: an export each would not pay."""
+ITSELF = "itself"
+"""The name of a fragment that is the whole model, but not as it is called."""
 
 
 @dataclass(slots=True)
@@ -45,13 +48,25 @@ def capture_parts(
                 descend(inner, child)
             elif visit.seconds >= WORTH_SHARE * total_s:
                 try:
-                    fragments.append(capture_fragment(inner, child, visit.args, visit.kwargs))
+                    fragments.append(_capture(inner, child, visit.args, visit.kwargs))
                 except CaptureError as error:
                     reasons.append(f"module {inner}: {error}")
                     descend(inner, child)
 
+    if takes_packed(model, args, kwargs):
+        fragments.append(_capture(ITSELF, model, args, kwargs))
     descend("", model)
     return fragments, reasons
+
+
+def _capture(
+    name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Fragment:
+    """What is given a packed sequence is captured on the padded batch instead."""
+    if isinstance(module, nn.RNNBase) and takes_packed(module, args, kwargs):
+        call = RaggedCall(module).eval()
+        return capture_fragment(name, call, padded(module, *args, **kwargs), {})
+    return capture_fragment(name, module, args, kwargs)
 
 
 def _visit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Visit]:
@@ -104,10 +119,10 @@ def skeleton(
     model: nn.Module, fragments: list[Fragment]
 ) -> Callable[[Callable[[str], Callable[..., Any]]], nn.Module]:
     """Makes shells: the model's modules, sharing all state, with stand-ins for fragments."""
-    paths = {fragment.name for fragment in fragments}
+    names = {"" if f.name == ITSELF else f.name: f for f in fragments}
 
     def shell(serve: Callable[[str], Callable[..., Any]]) -> nn.Module:
-        return _shell(model, "", paths, serve)
+        return _shell(model, "", names, serve)
 
     return shell
 
@@ -115,17 +130,35 @@ def skeleton(
 def _shell(
     module: nn.Module,
     path: str,
-    paths: set[str],
+    fragments: Mapping[str, Fragment],
     serve: Callable[[str], Callable[..., Any]],
 ) -> nn.Module:
-    if path in paths:
-        return StandIn(module, serve(path))
+    if path in fragments:
+        fragment = fragments[path]
+        call = serve(fragment.name)
+        if isinstance(fragment.eager, RaggedCall):
+            call = _packed(fragment.eager.module, call)
+        return StandIn(module, call)
     replaced: dict[str, tuple[nn.Module, nn.Module]] = {}
     for name, child in module.named_children():
-        instead = _shell(child, f"{path}.{name}" if path else name, paths, serve)
+        instead = _shell(child, f"{path}.{name}" if path else name, fragments, serve)
         if instead is not child:
             replaced[name] = (child, instead)
     return _twin(module, replaced) if replaced else module
+
+
+def _packed(module: nn.RNNBase, serve: Callable[..., Any]) -> Callable[..., Any]:
+    """The module's own call around one that is given a padded batch; what else comes, it answers
+    itself."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not takes_packed(module, args, kwargs):
+            return module(*args, **kwargs)
+        given = args[0] if args else kwargs["input"]
+        inputs = padded(module, *args, **kwargs)
+        return repacked(module, given, inputs[1], serve(*inputs))
+
+    return call
 
 
 def _twin(module: nn.Module, replaced: dict[str, tuple[nn.Module, nn.Module]]) -> nn.Module:

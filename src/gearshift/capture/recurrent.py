@@ -1,17 +1,26 @@
-"""LSTM and GRU kept as one op each while a model is captured, at any length.
+"""Recurrent layers of torch kept as one op each while a model is captured, at any length.
 
-torch.export would trace them step by step, which takes long and fixes the length.
-Must not know how they are run; `unroll` will.
+torch.export would trace them step by step, which takes long and fixes the length. Packed sequences
+become padded batches with lengths, by `RaggedCall`. Must not know how the ops are run;
+`act/recurrent/` does.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import _VF, Tensor
+from torch import _VF, Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-_lstm, _gru = _VF.lstm, _VF.gru
+from gearshift.ir.recurrent import GATES, GRU, LSTM, RELU, TANH, Stack
+
+KINDS = (LSTM, GRU, TANH, RELU)
+_ORIGINALS: dict[str, Callable[..., Any]] = {kind: getattr(_VF, kind) for kind in KINDS}
+BUCKET = 32
+"""Steps of a padded batch are a multiple of this."""
+PARAMS = {False: 2, True: 4}
+"""Of one direction of a layer, without and with biases; a projection is one more."""
 
 
 @torch.library.custom_op("gearshift::lstm", mutates_args=())
@@ -27,39 +36,112 @@ def lstm(
     batch_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    output, hidden, cell = _lstm(input, hx, params, *settings)
+    output, hidden, cell = _ORIGINALS[LSTM](input, hx, params, *settings)
     return output.contiguous(), hidden, cell  # its strides depend on the kernel torch picks
 
 
-@torch.library.custom_op("gearshift::gru", mutates_args=())
-def gru(
+@torch.library.custom_op("gearshift::lstm_ragged", mutates_args=())
+def lstm_ragged(
     input: Tensor,
-    hx: Tensor,
+    lengths: Tensor,
+    hx: list[Tensor],
     params: list[Tensor],
     has_biases: bool,
     num_layers: int,
     dropout: float,
     train: bool,
     bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, Tensor]:
-    settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    output, hidden = _gru(input, hx, params, *settings)
-    return output.contiguous(), hidden
+) -> tuple[Tensor, Tensor, Tensor]:
+    settings = (has_biases, num_layers, dropout, train, bidirectional)
+    output, hidden, cell = _by_packing(LSTM, input, lengths, hx, params, settings)
+    return output, hidden, cell
+
+
+def _by_packing(
+    kind: str, input: Tensor, lengths: Tensor, hx: Any, params: list[Tensor], settings: Any
+) -> list[Tensor]:
+    """As torch does it: rows of their lengths, packed; what lies beyond an end is zero."""
+    packed = pack_padded_sequence(input, lengths, enforce_sorted=False)
+    states = hx if kind == LSTM else [hx]
+    placed = [state.index_select(1, packed.sorted_indices) for state in states]
+    given = placed if kind == LSTM else placed[0]
+    data, *finals = _ORIGINALS[kind](packed.data, packed.batch_sizes, given, params, *settings)
+    output, _ = pad_packed_sequence(packed._replace(data=data), total_length=input.shape[0])
+    back = packed.unsorted_indices
+    return [output.contiguous(), *(final.index_select(1, back) for final in finals)]
 
 
 @lstm.register_fake
 def _(input: Tensor, hx: list[Tensor], params: Any, *settings: Any) -> tuple[Tensor, ...]:
     hidden, cell = hx
-    return _sequence(input, hidden, settings), hidden.new_empty(hidden.shape), _empty(cell)
+    return _sequence(input, hidden, settings), _empty(hidden), _empty(cell)
 
 
-@gru.register_fake
-def _(input: Tensor, hx: Tensor, params: Any, *settings: Any) -> tuple[Tensor, ...]:
-    return _sequence(input, hx, settings), _empty(hx)
+@lstm_ragged.register_fake
+def _(
+    input: Tensor, lengths: Tensor, hx: list[Tensor], params: Any, *settings: Any
+) -> tuple[Tensor, ...]:
+    hidden, cell = hx
+    _same_rows(input, lengths, hidden)
+    return _sequence(input, hidden, settings), _empty(hidden), _empty(cell)
 
 
-def _sequence(input: Tensor, hidden: Tensor, settings: Any) -> Tensor:
+def _with_one_state(kind: str) -> tuple[Any, Any]:
+    """The ops of a kind whose state is its output: of a batch, and of ragged rows."""
+
+    @torch.library.custom_op(f"gearshift::{kind}", mutates_args=())
+    def whole(
+        input: Tensor,
+        hx: Tensor,
+        params: list[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> tuple[Tensor, Tensor]:
+        settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
+        output, hidden = _ORIGINALS[kind](input, hx, params, *settings)
+        return output.contiguous(), hidden
+
+    @torch.library.custom_op(f"gearshift::{kind}_ragged", mutates_args=())
+    def ragged(
+        input: Tensor,
+        lengths: Tensor,
+        hx: Tensor,
+        params: list[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+    ) -> tuple[Tensor, Tensor]:
+        settings = (has_biases, num_layers, dropout, train, bidirectional)
+        output, hidden = _by_packing(kind, input, lengths, hx, params, settings)
+        return output, hidden
+
+    @whole.register_fake
+    def _(input: Tensor, hx: Tensor, params: Any, *settings: Any) -> tuple[Tensor, ...]:
+        return _sequence(input, hx, settings), _empty(hx)
+
+    @ragged.register_fake
+    def _(
+        input: Tensor, lengths: Tensor, hx: Tensor, params: Any, *settings: Any
+    ) -> tuple[Tensor, ...]:
+        _same_rows(input, lengths, hx)
+        return _sequence(input, hx, settings), _empty(hx)
+
+    return whole, ragged
+
+
+def _same_rows(input: Tensor, lengths: Tensor, hidden: Tensor) -> None:
+    check: Callable[[bool], None] = torch._check
+    check(input.shape[1] == lengths.shape[0])
+    check(input.shape[1] == hidden.shape[1])
+
+
+def _sequence(input: Tensor, hidden: Tensor, settings: Sequence[Any]) -> Tensor:
     """The output over time: as the input, with the hidden sizes of all directions side by side."""
     directions = 2 if settings[4] else 1
     return input.new_empty((*input.shape[:-1], hidden.shape[-1] * directions))
@@ -69,33 +151,190 @@ def _empty(like: Tensor) -> Tensor:
     return like.new_empty(like.shape)
 
 
+WHOLE: dict[str, Any] = {LSTM: lstm}
+RAGGED: dict[str, Any] = {LSTM: lstm_ragged}
+for _kind in (GRU, TANH, RELU):
+    WHOLE[_kind], RAGGED[_kind] = _with_one_state(_kind)
+
+
+def torch_function(kind: str) -> Callable[..., Any]:
+    """Torch's own, whatever is being captured meanwhile."""
+    return _ORIGINALS[kind]
+
+
 @contextmanager
 def kept_whole() -> Iterator[None]:
-    """Inside, modules that call torch's LSTM or GRU leave one op in the trace."""
-    _VF.lstm, _VF.gru = _instead(_lstm, lstm), _instead(_gru, gru)
+    """Inside, modules that call torch's recurrent functions leave one op in the trace."""
+    for kind in KINDS:
+        setattr(_VF, kind, _instead(kind))
     try:
         yield
     finally:
-        _VF.lstm, _VF.gru = _lstm, _gru
+        for kind in KINDS:
+            setattr(_VF, kind, _ORIGINALS[kind])
 
 
-def _instead(original: Callable[..., Any], op: Callable[..., Any]) -> Callable[..., Any]:
+def _instead(kind: str) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         packed = isinstance(args[1], Tensor) and not args[1].is_floating_point()
         if packed or args[0].dim() != 3:  # batch sizes of a PackedSequence, or no batch
-            return original(*args)
-        if op is lstm:
-            return op(args[0], list(args[1]), list(args[2]), *args[3:])
-        return op(args[0], args[1], list(args[2]), *args[3:])
+            return _ORIGINALS[kind](*args)
+        hx = list(args[1]) if kind == LSTM else args[1]
+        return WHOLE[kind](args[0], hx, list(args[2]), *args[3:])
 
     return call
 
 
+class RaggedCall(nn.Module):
+    """A recurrent module that is given a packed sequence, with a padded batch, its lengths and the
+    state for arguments instead."""
+
+    def __init__(self, module: nn.RNNBase) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, input: Tensor, lengths: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        module = self.module
+        kind = module.mode.lower()
+        hx: Any = list(state) if kind == LSTM else state[0]
+        settings = (module.bias, module.num_layers, 0.0, False, module.bidirectional)
+        weights = [getattr(module, name) for name in module._flat_weights_names]
+        results: tuple[Tensor, ...] = RAGGED[kind](input, lengths, hx, weights, *settings)
+        return results
+
+
+def takes_packed(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether this call of it is one that `RaggedCall` can stand for."""
+    given = args[0] if args else kwargs.get("input")
+    own = type(module) in (nn.LSTM, nn.GRU, nn.RNN)
+    return own and isinstance(given, PackedSequence) and not module.training
+
+
+def padded(module: nn.RNNBase, input: PackedSequence, hx: Any = None) -> tuple[Tensor, ...]:
+    """What `RaggedCall` is given: rows in the order of the packed data, the longest first. The
+    number of steps is rounded up, so that few different ones come."""
+    in_order = input._replace(sorted_indices=None, unsorted_indices=None)
+    num_steps = -(-len(input.batch_sizes) // BUCKET) * BUCKET
+    batch, lengths = pad_packed_sequence(in_order, total_length=num_steps)
+    if hx is None:
+        return batch, lengths, *_zeros(module, batch)
+    state = tuple(hx) if module.mode == "LSTM" else (hx,)
+    if input.sorted_indices is not None:
+        state = tuple(part.index_select(1, input.sorted_indices) for part in state)
+    return batch, lengths, *state
+
+
+def repacked(
+    module: nn.RNNBase, input: PackedSequence, lengths: Tensor, results: Sequence[Tensor]
+) -> tuple[PackedSequence, Any]:
+    """As the module itself returns it."""
+    output, *state = results
+    back = input.unsorted_indices
+    if back is not None:
+        state = [part.index_select(1, back) for part in state]
+    data = pack_padded_sequence(output, lengths).data
+    packed = PackedSequence(data, input.batch_sizes, input.sorted_indices, back)
+    return packed, (tuple(state) if module.mode == "LSTM" else state[0])
+
+
+def _zeros(module: nn.RNNBase, batch: Tensor) -> tuple[Tensor, ...]:
+    count = module.num_layers * (2 if module.bidirectional else 1)
+    hidden = batch.new_zeros(count, batch.shape[1], module.proj_size or module.hidden_size)
+    if module.mode != "LSTM":
+        return (hidden,)
+    return hidden, batch.new_zeros(count, batch.shape[1], module.hidden_size)
+
+
+def stack_from(target: Any, args: Sequence[Any], shape_of: Callable[[Any], Sequence[Any]]) -> Stack:
+    """Of one of these ops, from what it is called with."""
+    kind, ragged = kind_of(target)
+    params = args[2 + ragged]
+    has_biases, num_layers, _, _, bidirectional, *rest = args[3 + ragged :]
+    gates, input_size = map(int, shape_of(params[0]))
+    hidden, made = gates // GATES[kind], int(shape_of(params[1])[1])
+    return Stack(
+        kind=kind,
+        num_layers=num_layers,
+        num_directions=2 if bidirectional else 1,
+        input_size=input_size,
+        hidden_size=hidden,
+        out_size=None if made == hidden else made,
+        has_biases=has_biases,
+        batch_first=bool(rest and rest[0]),
+        ragged=ragged,
+    )
+
+
+def kind_of(target: Any) -> tuple[str, bool]:
+    """Kind, and whether its rows have lengths of their own."""
+    name = str(target).split(".")[-2]
+    return name.removesuffix("_ragged"), name.endswith("_ragged")
+
+
 def onnx_translations() -> dict[Any, Any]:
-    """The exporter's own translations of torch's ops serve ours."""
+    """The exporter's own translations of torch's ops serve ours; those it has none for are here."""
     from onnxscript.function_libs.torch_lib.ops.core import aten_gru, aten_lstm
 
+    ops = torch.ops.gearshift
     return {
-        torch.ops.gearshift.lstm.default: aten_lstm,
-        torch.ops.gearshift.gru.default: aten_gru,
+        ops.lstm.default: _unprojected(aten_lstm),
+        ops.gru.default: aten_gru,
+        ops.rnn_tanh.default: _rnn("Tanh"),
+        ops.rnn_relu.default: _rnn("Relu"),
     }
+
+
+def _unprojected(translate: Any) -> Any:
+    def translated(input: Any, hx: Any, params: Any, *settings: Any) -> Any:
+        hidden, cell = hx
+        if hidden.shape[2] != cell.shape[2]:
+            raise NotImplementedError("ONNX has no LSTM with projections")
+        return translate(input, hx, params, *settings)
+
+    return translated
+
+
+def _rnn(activation: str) -> Any:
+    def translated(
+        input: Any,
+        hx: Any,
+        params: Any,
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> Any:
+        from onnxscript.onnx_opset import opset18
+
+        op: Any = opset18
+        directions = 2 if bidirectional else 1
+        count = PARAMS[has_biases]
+        current = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
+        finals = []
+        for layer in range(num_layers):
+            start = layer * directions
+            mine = [
+                params[(start + d) * count : (start + d + 1) * count] for d in range(directions)
+            ]
+            parts = [[op.Unsqueeze(p[i], [0]) for p in mine] for i in range(count)]
+            joined = [op.Concat(*part, axis=0) for part in parts]
+            biases = [op.Concat(joined[2], joined[3], axis=1)] if has_biases else [None]
+            state = op.Slice(hx, [start], [start + directions], [0])
+            output, final = op.RNN(
+                current,
+                *joined[:2],
+                *biases,
+                None,
+                state,
+                activations=[activation] * directions,
+                direction="bidirectional" if bidirectional else "forward",
+                hidden_size=hx.shape[2],
+            )
+            finals.append(final)
+            current = op.Reshape(op.Transpose(output, perm=[0, 2, 1, 3]), [0, 0, -1])
+        result = op.Transpose(current, perm=[1, 0, 2]) if batch_first else current
+        return result, op.Concat(*finals, axis=0)
+
+    return translated

@@ -27,7 +27,7 @@ _ATEN = {
     " flatten unflatten split split_with_sizes chunk unbind repeat narrow",
     JOIN: "cat stack constant_pad_nd pad",
     LOOKUP: "embedding index index_select gather",
-    RECURRENT: "lstm gru rnn_tanh rnn_relu",
+    RECURRENT: "lstm gru rnn_tanh rnn_relu lstm_ragged gru_ragged rnn_tanh_ragged rnn_relu_ragged",
     CREATE: "zeros ones full arange zeros_like ones_like full_like scalar_tensor new_zeros new_ones"
     " empty new_full",
 }

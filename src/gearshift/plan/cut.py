@@ -112,6 +112,17 @@ def cover(graph: Graph, runnable: Collection[str], rewrite: "Rewrite") -> "Plan"
     return ordered(graph, tuple(regions))
 
 
+def around(graph: Graph, apart: Collection[str], rewrite: "Rewrite") -> "Plan":
+    """Each of some ops a region by itself, and what lies between them by this rewrite."""
+    from gearshift.plan.plan import Region, ordered
+
+    runs = _runs(graph, lambda op: (op.fragment, op.name if op.name in apart else ""))
+    regions = [
+        Region(ops=ops) if alone else Region(ops=ops, rewrite=rewrite) for (_, alone), ops in runs
+    ]
+    return ordered(graph, tuple(regions))
+
+
 def formed(
     graph: Graph,
     *,

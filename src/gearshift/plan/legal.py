@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from gearshift.errors import PlanError
 from gearshift.ir.graph import Graph
+from gearshift.ir.recurrent import Stack
 from gearshift.ir.topology import team
-from gearshift.plan import cut, place, rewrite, split
+from gearshift.plan import cut, place, rewrite, split, unroll
 from gearshift.plan.plan import Move, Plan, Region, whole, why_malformed
 from gearshift.plan.rewrite import Rewrite
 from gearshift.plan.split import Split
 
-KNOBS = (cut, place, rewrite, split)
+KNOBS = (cut, place, rewrite, split, unroll)
 SLOW_OR_PLAIN = ("inductor", "eager")
 
 
@@ -41,6 +42,10 @@ class Space:
     """Why a region cannot be divided as its split says; None if it can."""
     why_untiled: Callable[[Region], str | None] = _not_proven
     """Why a region cannot run a few rows at a time; None if it can."""
+    stacks: Mapping[str, Stack] = field(default_factory=dict)
+    """The recurrent ops that can be unrolled."""
+    kernels: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """For each of them, what can compute it."""
 
 
 def why_illegal(plan: Plan, space: Space) -> str | None:
@@ -81,6 +86,7 @@ def candidates(
     ]
     plans = [_formed(space.graph, runnable[r.backend], r, granularity) for r in usual]
     plans += _divided(space, runnable, splits)
+    plans += _unrolled(space, usual)
     legal = [plan for plan in (whole(space.graph), *plans) if why_illegal(plan, space) is None]
     return {plan.fingerprint: plan for plan in legal}
 
@@ -90,6 +96,25 @@ def _formed(graph: Graph, runnable: frozenset[str], rewrite: Rewrite, granularit
         return cut.cover(graph, runnable, rewrite)
     like = Region(ops=(), rewrite=rewrite)
     return cut.formed(graph, granularity=granularity, like=like, runnable=runnable)
+
+
+def _unrolled(space: Space, rewrites: Sequence[Rewrite]) -> list[Plan]:
+    """All recurrent ops in each way worth trying; what is between them by the first of the quick
+    backends that can run all of it, else as the model itself runs it."""
+    graph, ops = space.graph, frozenset(op.name for op in space.graph.ops) - space.stacks.keys()
+    able = [r for r in rewrites if ops <= space.runnable[r.backend] and r.threads != 1]
+    quick = [r for r in able if r.backend not in SLOW_OR_PLAIN]
+    rest = cut.around(graph, space.stacks, quick[0] if quick else Rewrite())
+    ways = {name: list(unroll.ways(stack, space)) for name, stack in space.stacks.items()}
+    plans = []
+    for number in range(max(map(len, ways.values()), default=0)):
+        plan = rest
+        for name, some in ways.items():
+            engine, steps, how = some[min(number, len(some) - 1)]
+            move = unroll.SetUnroll(region=name, engine=engine, unroll=steps, split=how)
+            plan = move.apply(plan, graph)
+        plans.append(plan)
+    return plans
 
 
 def _divided(

@@ -22,7 +22,9 @@ class Place:
 
     def apply(self, plan: "Plan", graph: Graph) -> "Plan":
         old = plan.region(self.region)
-        return plan.exchange((old,), (replace(old, engine=self.engine, split=None),), graph)
+        return plan.exchange(
+            (old,), (replace(old, engine=self.engine, split=None, unroll=None),), graph
+        )
 
 
 def moves(plan: "Plan", space: "Space") -> Iterator[Place]:

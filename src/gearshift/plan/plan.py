@@ -13,6 +13,7 @@ from gearshift.ir.graph import Graph
 from gearshift.ir.topology import CALLER, members
 from gearshift.plan.rewrite import EAGER, Rewrite
 from gearshift.plan.split import Split
+from gearshift.plan.unroll import Steps, Unroll
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Region:
     engine: str = CALLER
     rewrite: Rewrite = EAGER
     split: Split | None = None
+    unroll: Unroll | None = None
 
     @property
     def name(self) -> str:
@@ -32,12 +34,14 @@ class Region:
     @property
     def threads(self) -> int | None:
         """How many it keeps busy; None: as many as there are cores."""
-        return self.rewrite.threads if self.split is None else len(members(self.engine))
+        count = len(members(self.engine))
+        return self.rewrite.threads if count == 1 else count
 
     @property
     def setting(self) -> str:
-        """How it is compiled and, if it is, divided, in a few words."""
-        return str(self.rewrite) if self.split is None else f"{self.rewrite} {self.split}"
+        """How it is compiled and, if it is, divided or unrolled, in a few words."""
+        how = self.unroll or self.rewrite
+        return str(how) if self.split is None else f"{how} {self.split}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,8 @@ def why_malformed(plan: Plan) -> str | None:
             return f"region {number}: option={region.rewrite.option!r:.50}"
         if not _is_split(region.split):
             return f"region {number}: split={region.split!r:.100}"
+        if not _is_unroll(region.unroll):
+            return f"region {number}: unroll={region.unroll!r:.100}"
     return None
 
 
@@ -102,6 +108,15 @@ def _is_split(split: Split | None) -> bool:
     return shares is None or (
         isinstance(shares, tuple) and all(type(share) is int for share in shares)
     )
+
+
+def _is_unroll(unroll: Unroll | None) -> bool:
+    if unroll is None:
+        return True
+    if not isinstance(unroll, Unroll) or not isinstance(unroll.layers, tuple):
+        return False
+    kernels = [isinstance(s, Steps) and isinstance(s.kernel, str) for s in unroll.layers]
+    return all(kernels)
 
 
 class Move(Protocol):

@@ -51,7 +51,7 @@ class SetRewrite:
 
     def apply(self, plan: "Plan", graph: Graph) -> "Plan":
         old = plan.region(self.region)
-        return plan.exchange((old,), (replace(old, rewrite=self.rewrite),), graph)
+        return plan.exchange((old,), (replace(old, rewrite=self.rewrite, unroll=None),), graph)
 
 
 def moves(plan: "Plan", space: "Space") -> Iterator[SetRewrite]:

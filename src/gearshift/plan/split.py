@@ -55,7 +55,7 @@ class SetSplit:
 
     def apply(self, plan: "Plan", graph: Graph) -> "Plan":
         old = plan.region(self.region)
-        new = replace(old, engine=self.engine, split=self.split)
+        new = replace(old, engine=self.engine, split=self.split, unroll=None)
         return plan.exchange((old,), (new,), graph)
 
 
@@ -103,10 +103,14 @@ def why_illegal(plan: "Plan", space: "Space") -> str | None:
 def _why_illegal(region: "Region", space: "Space") -> str | None:
     count = len(members(region.engine))
     if region.split is None:
-        return None if count == 1 else f"{region.engine} is a team: it takes a region in parts"
+        flows = count > 1 and region.unroll is not None
+        if count == 1 or flows:
+            return None
+        return f"{region.engine} is a team: it takes a region in parts"
     if count == 1:
         return f"a region is split over a team such as cpu:0+cpu:1, not over {region.engine}"
-    return _why_odd(region.split, count) or space.why_undivided(region)
+    odd = _why_odd(region.split, count)
+    return odd if odd or region.unroll is not None else space.why_undivided(region)
 
 
 def _why_odd(split: Split, num_engines: int) -> str | None:

@@ -13,6 +13,7 @@ from gearshift.ir.topology import CALLER
 from gearshift.plan.plan import Plan, Region, ordered
 from gearshift.plan.rewrite import Rewrite
 from gearshift.plan.split import ROWS, Split
+from gearshift.plan.unroll import Steps, Unroll
 
 SCHEMA_VERSION = 1
 REST = "*"
@@ -56,6 +57,7 @@ def plain(data: Any) -> Plan:
             engine=entry["engine"],
             rewrite=Rewrite(**entry["rewrite"]),
             split=_split(entry.get("split")),
+            unroll=_unroll(entry.get("unroll")),
         )
         for entry in data["regions"]
     ]
@@ -70,6 +72,10 @@ def _split(entry: Any) -> Split | None:
     return Split(**{**entry, "shares": shares and tuple(shares)})
 
 
+def _unroll(entry: Any) -> Unroll | None:
+    return None if entry is None else Unroll(layers=tuple(Steps(**s) for s in entry["layers"]))
+
+
 def _fill(region: Region, rest: tuple[str, ...]) -> Region:
     if REST not in region.ops:
         return region
@@ -79,7 +85,9 @@ def _fill(region: Region, rest: tuple[str, ...]) -> Region:
 
 def _region(entry: Any, graph: Graph) -> Region:
     if not isinstance(entry, dict):
-        raise PlanError(f"a region is an object with ops, engine, rewrite, split, not {entry!r}")
+        raise PlanError(
+            f"a region is an object with ops, engine, rewrite, split, unroll, not {entry!r}"
+        )
     _only_known(entry, Region, "region")
     names = entry.get("ops", [])
     names = [names] if isinstance(names, str) else names
@@ -94,6 +102,7 @@ def _region(entry: Any, graph: Graph) -> Region:
         engine=engine,
         rewrite=parse_rewrite(entry.get("rewrite", {})),
         split=parse_split(entry.get("split")),
+        unroll=parse_unroll(entry.get("unroll")),
     )
 
 
@@ -114,6 +123,24 @@ def parse_split(entry: Any) -> Split | None:
     if shares is not None and not (numbers and all(type(number) is int for number in numbers)):
         raise PlanError(f"split.shares cannot be {shares!r}: a list of whole numbers")
     return _split(entry)
+
+
+def parse_unroll(entry: Any) -> Unroll | None:
+    """An object with the setting of each layer: `{"layers": [{"then": 16}, {"then": 1}]}`."""
+    if entry is None:
+        return None
+    if not isinstance(entry, dict) or not isinstance(entry.get("layers"), list):
+        raise PlanError(f"an unroll is an object with a list of layers, not {entry!r}")
+    _only_known(entry, Unroll, "unroll")
+    kinds: dict[str, type] = {"then": int, "first": int, "kernel": str}
+    for steps in entry["layers"]:
+        if not isinstance(steps, dict):
+            raise PlanError(f"a layer's steps are an object, not {steps!r}")
+        _only_known(steps, Steps, "steps")
+        for key, value in steps.items():
+            if type(value) is not kinds[key]:
+                raise PlanError(f"steps.{key} cannot be {value!r}")
+    return _unroll(entry)
 
 
 def parse_rewrite(entry: Any) -> Rewrite:

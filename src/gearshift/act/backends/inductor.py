@@ -50,7 +50,7 @@ class InductorBackend:
         values = order.fragment.graph.values
         inputs = [(order.shapes[n], getattr(torch, values[n].dtype)) for n in cut.inputs]
         inputs += [(tuple(weight.shape), weight.dtype) for weight in weights]
-        artefact = _compile(cut.body, inputs, order.threads, order.rewrite.option)
+        artefact = compile_graph(cut.body, inputs, order.threads, order.rewrite.option)
 
         def run(*given: Tensor) -> Sequence[Tensor]:
             return artefact(*[tensor.contiguous() for tensor in given], *weights)
@@ -64,7 +64,10 @@ class InductorBackend:
         )
 
 
-def _compile(module: torch.fx.GraphModule, inputs: list[Any], threads: int, option: str) -> Any:
+def compile_graph(
+    module: torch.fx.GraphModule, inputs: list[Any], threads: int, option: str
+) -> Any:
+    """For inputs of these shapes and types; called as the graph would be."""
     from torch._inductor.standalone_compile import AOTCompiledArtifact
 
     with tempfile.TemporaryDirectory(prefix="gearshift-") as folder:

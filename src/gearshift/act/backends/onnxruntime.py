@@ -114,8 +114,10 @@ def to_torch(array: Any) -> Tensor:
 
 def weight_arrays(order: Order, body: "OnnxBody") -> dict[str, np.ndarray]:
     """What the model's initializers hold; without a copy if the weight is contiguous."""
-    held = order.fragment.weights
-    weights = {name: held[w].contiguous().numpy() for name, w in body.weights.items()}
+    weights = {
+        name: order.fragment.weights[weight].contiguous().numpy()
+        for name, weight in body.weights.items()
+    }
     return {**body.arrays, **weights}
 
 

@@ -39,21 +39,24 @@ class Order:
     @property
     def is_whole_model(self) -> bool:
         """Nothing else runs before the next call begins."""
+        if self.part is not None:
+            return False
         return self.fragment.name == "" and len(self.ops) == len(self.fragment.graph.ops)
 
     def onnx(self) -> Cut:
         """The region as ONNX."""
+        if self.part is not None:
+            return self.part
         assert self.fragment.onnx is not None
-        return self.part or self.fragment.onnx.cut(self.ops, self.shapes, self.sizes)
+        return self.fragment.onnx.cut(self.ops, self.shapes, self.sizes)
 
     @property
     def weight_bytes(self) -> int:
-        weights = self.fragment.weights
         if self.part is not None:
             own = sum(array.nbytes for array in self.part.body.arrays.values())
-            return weight_bytes([weights[name] for name in self.part.weights]) + int(own)
+            return weight_bytes([self.fragment.weights[n] for n in self.part.weights]) + int(own)
         names = boundary(self.fragment.graph, self.ops).weights
-        return weight_bytes([weights[name] for name in names])
+        return weight_bytes([self.fragment.weights[name] for name in names])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

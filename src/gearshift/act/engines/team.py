@@ -3,7 +3,7 @@
 Must not know how the work is divided: the work itself does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,6 +36,50 @@ class Division(Protocol):
         """What the parts gave, put together; and how long each took."""
 
 
+Rounds = Generator[Sequence[Part], tuple[Sequence[Any], Sequence[float]], Any]
+"""Work that comes in several rounds: it gives the parts of one, gets what they gave and how long
+each took, and in the end returns the whole."""
+
+
+class RoundsJob:
+    """The first round is under way; the others follow when the result is asked for."""
+
+    __slots__ = ("_engines", "_jobs", "_parts", "_rounds", "_value", "stretches")
+
+    def __init__(self, rounds: Rounds, engines: Sequence[Engine]) -> None:
+        self._rounds, self._engines = rounds, engines
+        self._value: Any = None
+        self.stretches: tuple[Stretch, ...] = ()
+        self._begin(next(rounds))
+
+    def _begin(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._jobs: Sequence[Job] = [
+            self._engines[part.member].start(part.work, part.inputs) for part in parts
+        ]
+
+    def result(self) -> Any:
+        while self._jobs:
+            results = [job.result() for job in self._jobs]
+            spans = stretches_of(self._parts, self._jobs)
+            self.stretches += spans
+            self._jobs = ()
+            try:
+                took_s = [end_s - begin_s for _, begin_s, end_s, _ in spans]
+                self._begin(self._rounds.send((results, took_s)))
+            except StopIteration as end:
+                self._value = end.value
+        return self._value
+
+
+def stretches_of(parts: Sequence[Part], jobs: Sequence[Job]) -> tuple[Stretch, ...]:
+    return tuple(
+        (engine, begin_s, end_s, part.share)
+        for part, job in zip(parts, jobs, strict=True)
+        for engine, begin_s, end_s, _ in job.stretches
+    )
+
+
 class TeamJob:
     __slots__ = ("_division", "_jobs", "_parts", "_value", "stretches")
 
@@ -51,11 +95,7 @@ class TeamJob:
     def result(self) -> Any:
         if not self.stretches:
             results = [job.result() for job in self._jobs]
-            self.stretches = tuple(
-                (engine, begin_s, end_s, part.share)
-                for part, job in zip(self._parts, self._jobs, strict=True)
-                for engine, begin_s, end_s, _ in job.stretches
-            )
+            self.stretches = stretches_of(self._parts, self._jobs)
             took_s = [end_s - begin_s for _, begin_s, end_s, _ in self.stretches]
             self._value = self._division.join(self._parts, results, took_s)
         return self._value
@@ -76,6 +116,8 @@ class TeamEngine:
         """What cannot be divided, the first of them does."""
         if self._closed:
             raise EngineError(f"engine {self.spec.name} is closed")
+        if hasattr(work, "rounds"):
+            return RoundsJob(work.rounds(inputs), self.engines)
         if not hasattr(work, "take"):
             return self.engines[0].start(work, inputs)
         return TeamJob(work, self.engines, inputs)

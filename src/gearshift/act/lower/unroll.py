@@ -1,0 +1,365 @@
+"""A recurrent region as its plan unrolls it: on one engine, over a team layer by layer or direction
+by direction, or by rows.
+
+Must not know why. `Unrolled` and what it calls are on the hot path.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gearshift.act.backends.protocol import Executable, Order
+from gearshift.act.engines.protocol import Engine
+from gearshift.act.engines.team import Part, Rounds, TeamEngine
+from gearshift.act.lower.shares import Shares
+from gearshift.act.recurrent.cell import Cells, cells_of
+from gearshift.act.recurrent.choice import fastest
+from gearshift.act.recurrent.kernels import State
+from gearshift.act.recurrent.rows import Rows, sorted_rows
+from gearshift.act.recurrent.runner import Board, Profile, Runner
+from gearshift.errors import CompileError
+from gearshift.plan.plan import Region
+from gearshift.plan.unroll import Unroll
+
+Finals = list[tuple[State, ...]]
+Answer = tuple[Tensor, Finals]
+"""The sequence, and for each layer and direction the state at each row's end."""
+
+
+SOME = (64, 8)
+"""Steps and rows, where they are not known."""
+
+
+def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
+    """Kernels are chosen for the shapes of the order, or for some; they run at any."""
+    cells = cells_of(order.fragment, region.name)
+    if cells is None or region.unroll is None:
+        raise CompileError(f"region {region.name} is not one recurrent op with weights of its own")
+    build = _Build(order, cells, region.unroll, *_size(order, cells))
+    work: Any
+    if not isinstance(engine, TeamEngine):
+        work = OnOne(build.runner(engine))
+    elif region.split is not None:
+        shares = Shares(len(engine.engines), region.split.shares)
+        work = ByRows([build.runner(one) for one in engine.engines], shares)
+    elif cells.stack.num_directions > 1:
+        work = ByDirections([build.runner(one) for one in engine.engines])
+    else:
+        work = Wavefront(build.groups(engine.engines))
+    run = UnrolledTogether(cells, work) if hasattr(work, "rounds") else Unrolled(cells, work)
+    return Executable(
+        run=run,
+        inputs=cells.cut.inputs,
+        sizes=cells.cut.sizes,
+        outputs=cells.cut.outputs,
+        held_bytes=held_bytes(order, region),
+    )
+
+
+def _size(order: Order, cells: Cells) -> tuple[int, int]:
+    """Steps and rows."""
+    if order.shapes is None:
+        return SOME
+    one, other, _ = map(int, order.shapes[cells.cut.inputs[cells.input]])
+    return (other, one) if cells.stack.batch_first else (one, other)
+
+
+def held_bytes(order: Order, region: Region) -> int:
+    """Kernels keep weights in a layout of their own; over a team by rows, each engine does."""
+    copies = len(order.engine.name.split("+")) if region.split is not None else 1
+    return order.weight_bytes * copies
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    order: Order
+    cells: Cells
+    unroll: Unroll
+    num_steps: int
+    num_rows: int
+
+    def runner(self, engine: Engine) -> Runner:
+        """All layers on one engine."""
+        return self._runner(engine, 0, len(self.cells.layers))
+
+    def groups(self, engines: Sequence[Engine]) -> list[Runner]:
+        """Consecutive layers to each, about as much work for all."""
+        return [
+            self._runner(engine, first, last)
+            for engine, (first, last) in zip(engines, self._groups(len(engines)), strict=False)
+        ]
+
+    def _groups(self, num_engines: int) -> list[tuple[int, int]]:
+        stack = self.cells.stack
+        work = [stack.step_flops(layer) for layer in range(stack.num_layers)]
+        count = min(num_engines, stack.num_layers)
+        ends: list[int] = []
+        done = 0.0
+        for layer, flops in enumerate(work):
+            done += flops
+            left = stack.num_layers - layer - 1
+            missing = count - len(ends) - 1
+            full = done >= sum(work) * (len(ends) + 1) / count - flops / 2
+            if missing and (full or left == missing):
+                ends.append(layer + 1)
+        bounds = [0, *ends, stack.num_layers]
+        return list(pairwise(bounds))
+
+    def _runner(self, engine: Engine, first: int, last: int) -> Runner:
+        order = replace(self.order, engine=engine.spec)
+        profile: Profile = engine.call(lambda: self._profile(order, first, last))
+        return Runner(self.cells.layers[first:last], Board(profile), first)
+
+    def _profile(self, order: Order, first: int, last: int) -> Profile:
+        """Of layers on other engines, nothing."""
+        built = []
+        for layer, steps in enumerate(self.unroll.layers):
+            cells = self.cells.layers[layer] if first <= layer < last else ()
+            kernels = [fastest(cell, steps, order, self.num_steps, self.num_rows) for cell in cells]
+            built.append((steps, tuple(kernels)))
+        return Profile(layers=tuple(built))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call, time first."""
+
+    x: Tensor
+    states: tuple[tuple[State, ...], ...]
+    """For each layer, for each direction."""
+    rows: Rows
+    order: Tensor | None = None
+    """Where each row was, if they had to be sorted."""
+
+    def some(self, rows: slice) -> "Asked":
+        """Of rows next to each other."""
+        states = tuple(
+            tuple(tuple(part[:, rows].contiguous() for part in state) for state in layer)
+            for layer in self.states
+        )
+        lengths = self.rows.lengths
+        uniform = Rows(self.rows.num_steps, rows.stop - rows.start)
+        mine = uniform if lengths is None else Rows.ragged(lengths[rows])
+        return Asked(self.x[:, rows].contiguous(), states, mine)
+
+
+def _asked(cells: Cells, inputs: Sequence[Tensor]) -> Asked:
+    x = inputs[cells.input]
+    given = [inputs[index] for index in cells.states]
+    order = None
+    lengths = None if cells.lengths is None else inputs[cells.lengths].tolist()
+    places = None if lengths is None else sorted_rows(lengths)
+    if places is not None:
+        order = torch.tensor(places)
+        x = x.index_select(1, order)
+        given = [part.index_select(1, order) for part in given]
+    x = x.transpose(0, 1).contiguous() if cells.stack.batch_first else x.contiguous()
+    each = cells.stack.num_directions
+    places_of = [range(i * each, (i + 1) * each) for i in range(cells.stack.num_layers)]
+    states = tuple(tuple(tuple(g[i : i + 1] for g in given) for i in of) for of in places_of)
+    uniform = Rows(len(x), x.shape[1])
+    rows = uniform if lengths is None else Rows.ragged(sorted(lengths, reverse=True))
+    return Asked(x, states, rows, order)
+
+
+class Unrolled:
+    """The region's inputs to its outputs, around one way to go through the layers."""
+
+    __slots__ = ("_cells", "work")
+
+    def __init__(self, cells: Cells, work: Any) -> None:
+        self._cells, self.work = cells, work
+
+    def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
+        """On the engine it is called on."""
+        asked = _asked(self._cells, inputs)
+        return self._told(asked, self.work(asked))
+
+    @property
+    def boards(self) -> list[Board]:
+        """For each engine, the settings in force there."""
+        return [runner.board for runner in self.work.runners]
+
+    def _told(self, asked: Asked, answer: Answer) -> list[Tensor]:
+        """Rows and sequence as the op gives them."""
+        out, finals = answer
+        parts = range(len(finals[0][0]))
+        states = [torch.cat([s[i] for layer in finals for s in layer]) for i in parts]
+        if asked.order is not None:
+            back = torch.argsort(asked.order)
+            out, states = out.index_select(1, back), [s.index_select(1, back) for s in states]
+        if self._cells.stack.batch_first:
+            out = out.transpose(0, 1)
+        results = [out.contiguous(), *states]
+        return [results[index] for index in self._cells.outputs]
+
+
+class UnrolledTogether(Unrolled):
+    """Over a team."""
+
+    __slots__ = ()
+
+    def rounds(self, inputs: Sequence[Tensor]) -> Rounds:
+        asked = _asked(self._cells, inputs)
+        answer = yield from self.work.rounds(asked)
+        return self._told(asked, answer)
+
+
+class OnOne:
+    """All layers on the engine it is called on."""
+
+    __slots__ = ("runners",)
+
+    def __init__(self, runner: Runner) -> None:
+        self.runners = [runner]
+
+    def __call__(self, asked: Asked) -> Answer:
+        return self.runners[0].layers(asked.x, asked.states, asked.rows)
+
+
+class ByRows:
+    """Each engine has all layers, for some of the rows."""
+
+    __slots__ = ("_shares", "runners")
+
+    def __init__(self, runners: Sequence[Runner], shares: Shares) -> None:
+        self.runners, self._shares = list(runners), shares
+
+    def rounds(self, asked: Asked) -> Rounds:
+        spans = self._spans(asked.rows)
+        parts = [
+            Part(member, self._run, (member, asked.some(span)), share)
+            for member, (span, share) in enumerate(spans)
+            if span.stop > span.start
+        ]
+        results, took_s = yield parts
+        for part, seconds in zip(parts, took_s, strict=True):
+            self._shares.note(part.member, max(1, round(part.share * 100)), seconds)
+        for member in {*range(len(spans))} - {part.member for part in parts}:
+            self._shares.left_out(member)
+        finals = zip(*(found for _, found in results), strict=True)
+        return torch.cat([out for out, _ in results], 1), list(map(_joined, finals))
+
+    def _run(self, member: int, asked: Asked) -> Answer:
+        return self.runners[member].layers(asked.x, asked.states, asked.rows)
+
+    def _spans(self, rows: Rows) -> list[tuple[slice, float]]:
+        """Rows next to each other, so that the steps of all of them are shared out."""
+        lengths = rows.lengths or (rows.num_steps,) * rows.num_rows
+        wants = [sum(lengths) * share / 100 for share in accumulate(self._shares.of(100))]
+        spans, begin, done = [], 0, 0
+        for member, wanted in enumerate(wants):
+            end = begin
+            while end < len(lengths) and done + lengths[end] / 2 <= wanted:
+                done += lengths[end]
+                end += 1
+            end = len(lengths) if member + 1 == len(wants) else end
+            spans.append((slice(begin, end), sum(lengths[begin:end]) / sum(lengths)))
+            begin = end
+        return spans
+
+
+def _joined(layer: Sequence[tuple[State, ...]]) -> tuple[State, ...]:
+    """Of one layer, the states of all rows."""
+    directions = zip(*layer, strict=True)
+    return tuple(
+        tuple(torch.cat(parts, 1) for parts in zip(*states, strict=True)) for states in directions
+    )
+
+
+class ByDirections:
+    """Of each layer, one direction on each engine; the next layer needs both."""
+
+    __slots__ = ("runners",)
+
+    def __init__(self, runners: Sequence[Runner]) -> None:
+        self.runners = list(runners)
+
+    def rounds(self, asked: Asked) -> Rounds:
+        x, finals = asked.x, []
+        for number, states in enumerate(asked.states):
+            size = self.runners[0].cells[number][0].made_size
+            out = x.new_zeros((len(x), asked.rows.num_rows, size * len(states)))
+            parts = [
+                Part(
+                    direction % len(self.runners),
+                    self.runners[direction % len(self.runners)].direction,
+                    (number, direction, x, state, asked.rows, _columns(out, direction, size)),
+                    1 / len(states),
+                )
+                for direction, state in enumerate(states)
+            ]
+            results, _ = yield parts
+            finals.append(tuple(results))
+            x = out
+        return x, finals
+
+
+def _columns(out: Tensor, direction: int, size: int) -> Tensor:
+    return out[:, :, direction * size : (direction + 1) * size]
+
+
+class Wavefront:
+    """Consecutive layers on each engine; chunks flow from one to the next."""
+
+    __slots__ = ("runners",)
+
+    def __init__(self, runners: Sequence[Runner]) -> None:
+        self.runners = list(runners)
+
+    def rounds(self, asked: Asked) -> Rounds:
+        """Engines wait only for those before them, so that calls at the same time cannot wait for
+        each other in a circle."""
+        queues: list[SimpleQueue[int]] = [SimpleQueue() for _ in self.runners]
+        outs = [self._out(runner, asked) for runner in self.runners]
+        xs = [asked.x, *outs[:-1]]
+        parts = []
+        for member, runner in enumerate(self.runners):
+            come = _all_there(asked) if member == 0 else _waiting(queues[member - 1])
+            span = slice(runner.first, runner.first + len(runner.cells))
+            given = (asked.states[span], asked.rows, outs[member], come, queues[member].put)
+            share = len(runner.cells) / len(asked.states)
+            parts.append(
+                Part(member, _flowing(runner, queues[member]), (xs[member], *given), share)
+            )
+        results, _ = yield parts
+        return outs[-1], [final for found in results for final in found]
+
+    def _out(self, runner: Runner, asked: Asked) -> Tensor:
+        make = torch.empty if asked.rows.lengths is None else torch.zeros
+        size = runner.cells[-1][0].made_size
+        return make((len(asked.x), asked.rows.num_rows, size), dtype=asked.x.dtype)
+
+
+BROKEN = -1
+"""Told instead of how far it has come by an engine that failed."""
+
+
+def _all_there(asked: Asked) -> Callable[[], int]:
+    return lambda: asked.rows.num_steps
+
+
+def _waiting(queue: "SimpleQueue[int]") -> Callable[[], int]:
+    def come() -> int:
+        reached = queue.get()
+        if reached == BROKEN:
+            raise CompileError("the layers before these failed")
+        return reached
+
+    return come
+
+
+def _flowing(runner: Runner, queue: "SimpleQueue[int]") -> Callable[..., Finals]:
+    def run(*given: Any) -> Finals:
+        try:
+            return runner.flow(*given)
+        except BaseException:
+            queue.put(BROKEN)
+            raise
+
+    return run

@@ -1,0 +1,73 @@
+"""The rows of a batch and where each ends: who is still there, where chunks end.
+
+Must not know what is computed.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from gearshift.plan.unroll import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`lengths` are sorted, the longest first; None if all rows are as long as the sequence."""
+
+    num_steps: int
+    """Of the longest."""
+    num_rows: int
+    lengths: tuple[int, ...] | None = None
+    ends: tuple[int, ...] = ()
+    """Where rows end, each place once, in order."""
+
+    @classmethod
+    def ragged(cls, lengths: Sequence[int]) -> "Rows":
+        """The longest first."""
+        return cls(lengths[0], len(lengths), tuple(lengths), tuple(sorted(set(lengths))))
+
+    def alive(self, at: int) -> int:
+        """How many have a step there."""
+        if self.lengths is None:
+            return self.num_rows
+        return bisect_left(self.lengths, -at, key=lambda length: -length)
+
+    def chunk_end(self, at: int, steps: Steps) -> int:
+        """Where the chunk that begins here ends: at least so many steps on, and if rows end before
+        twice as many, where the first of them does."""
+        wanted = steps.first if at == 0 and steps.first else steps.then
+        if wanted == 0:
+            return self.num_steps
+        end = min(self.num_steps, at + wanted)
+        if self.lengths is None or wanted == 1:
+            return end
+        place = bisect_left(self.ends, end)
+        if place < len(self.ends) and self.ends[place] < at + 2 * wanted:
+            return self.ends[place]
+        return end
+
+    def reversal(self, num_steps: int) -> Tensor | None:
+        """For each step and row, where its counterpart is if every row begins at its own end; None
+        if that is the same for all rows."""
+        if self.lengths is None:
+            return None
+        steps = torch.arange(num_steps).unsqueeze(1)
+        mirrored = torch.tensor(self.lengths) - 1 - steps
+        return torch.where(mirrored >= 0, mirrored, steps)
+
+
+def reversed_rows(x: Tensor, reversal: Tensor | None) -> Tensor:
+    if reversal is None:
+        return x.flip(0)
+    return x.gather(0, reversal.unsqueeze(2).expand_as(x))
+
+
+def sorted_rows(lengths: Sequence[int]) -> list[int] | None:
+    """Places in order of length, the longest first; None if they are so already."""
+    if all(a >= b for a, b in pairwise(lengths)):
+        return None
+    return sorted(range(len(lengths)), key=lambda i: -lengths[i])

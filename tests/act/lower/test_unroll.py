@@ -1,0 +1,274 @@
+"""Recurrent layers by any setting, on any engines: the same outputs, the same states."""
+
+import os
+import threading
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+import gearshift
+from gearshift.act.recurrent.cell import Cell
+from gearshift.act.recurrent.kernels import by_torch
+from gearshift.act.recurrent.rows import Rows
+from gearshift.act.recurrent.walk import Walk
+from gearshift.act.verify import error_between
+from gearshift.errors import PlanError
+from gearshift.plan import Split
+from gearshift.plan.cut import around
+from gearshift.plan.rewrite import EAGER
+from gearshift.plan.unroll import (
+    AT_ONCE,
+    ROLLED,
+    SetSteps,
+    SetUnroll,
+    Steps,
+    Unroll,
+    alike,
+    choices,
+    ways,
+)
+
+CORES = [f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]]
+TEAM = "+".join(CORES)
+SETTINGS = [ROLLED, Steps(then=3), Steps(first=4, then=1), AT_ONCE]
+ARCHITECTURES: list[tuple[Any, dict[str, Any]]] = [
+    (nn.LSTM, {"num_layers": 2}),
+    (nn.LSTM, {"bidirectional": True, "num_layers": 2, "batch_first": True}),
+    (nn.LSTM, {"proj_size": 3, "num_layers": 2}),
+    (nn.LSTM, {"bias": False}),
+    (nn.GRU, {"num_layers": 3, "batch_first": True}),
+    (nn.GRU, {"bidirectional": True}),
+    (nn.RNN, {"num_layers": 2}),
+    (nn.RNN, {"nonlinearity": "relu", "bidirectional": True, "bias": False}),
+]
+
+
+def unrolled(runtime: gearshift.Runtime, unroll: Unroll, engine: str, split: Split | None) -> Any:
+    (op,) = runtime.space.stacks
+    plan = around(runtime.program.graph, (op,), EAGER)
+    move = SetUnroll(region=op, engine=engine, unroll=unroll, split=split)
+    return move.apply(plan, runtime.program.graph)
+
+
+def assert_same(got: Any, want: Any) -> None:
+    leaves = [torch.utils._pytree.tree_leaves(_plain(value)) for value in (got, want)]
+    assert len(leaves[0]) == len(leaves[1])
+    for have, wanted in zip(*leaves, strict=True):
+        assert error_between(wanted, have) < 1e-5
+
+
+def _plain(value: Any) -> Any:
+    output, state = value
+    return (tuple(output), state) if isinstance(output, PackedSequence) else value
+
+
+def example(module: Any, num_rows: int = 4, num_steps: int = 9) -> tuple[Any, ...]:
+    first, second = (num_rows, num_steps) if module.batch_first else (num_steps, num_rows)
+    count = module.num_layers * (2 if module.bidirectional else 1)
+    hidden = torch.randn(count, num_rows, module.proj_size or module.hidden_size)
+    state = (hidden, torch.randn(count, num_rows, module.hidden_size))
+    given_state = state if isinstance(module, nn.LSTM) else hidden
+    return torch.randn(first, second, module.input_size), given_state
+
+
+@pytest.mark.capability("rnn.rolled")
+@pytest.mark.capability("rnn.hybrid")
+@pytest.mark.capability("rnn.wavefront")
+@pytest.mark.parametrize(("kind", "options"), ARCHITECTURES)
+def test_every_way_gives_what_the_module_gives(kind: Any, options: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    module = kind(5, 6, **options).eval()
+    args = example(module)
+    with gearshift.adapt(module, args) as runtime, torch.no_grad():
+        (stack,) = runtime.space.stacks.values()
+        tried = [(alike(stack.num_layers, steps), "caller", None) for steps in SETTINGS]
+        tried += [(unroll, engine, how) for engine, unroll, how in ways(stack, runtime.space)]
+        for unroll, engine, how in tried:
+            runtime.swap(unrolled(runtime, unroll, engine, how))
+            other = example(module)
+            assert_same(runtime(*other), module(*other))
+            longer = example(module, num_rows=2, num_steps=13)
+            assert_same(runtime(*longer), module(*longer))
+
+
+@pytest.mark.capability("rnn.per-layer")
+def test_each_layer_has_a_setting_of_its_own() -> None:
+    module = nn.LSTM(5, 6, num_layers=3).eval()
+    args = (torch.randn(11, 2, 5),)
+    layers = (Steps(then=4), ROLLED, Steps(then=3, kernel="onnxruntime"))
+    with gearshift.adapt(module, args) as runtime, torch.no_grad():
+        for engine in ("caller", TEAM):
+            runtime.swap(unrolled(runtime, Unroll(layers=layers), engine, None))
+            assert_same(runtime(*args), module(*args))
+        (op,) = runtime.space.stacks
+        move = SetSteps(region=op, layer=1, steps=AT_ONCE)
+        changed = move.apply(runtime.plan, runtime.program.graph)
+        assert "by 4 | all at once | by 3 (onnxruntime)" in changed.summary
+
+
+class Reader(nn.Module):
+    """Packs its rows itself, as most models with ragged batches do."""
+
+    def __init__(self, kind: Any = nn.LSTM, **options: Any) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, 5)
+        self.rnn = kind(5, 6, batch_first=True, **options)
+        self.tags = nn.Linear(12 if options.get("bidirectional") else 6, 3)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+        packed = pack_padded_sequence(
+            self.embed(ids), lengths, batch_first=True, enforce_sorted=False
+        )
+        states, last = self.rnn(packed)
+        padded, _ = pad_packed_sequence(states, batch_first=True, total_length=ids.shape[1])
+        return self.tags(padded), last
+
+
+@pytest.mark.capability("rnn.ragged")
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("options", [{"num_layers": 2}, {"bidirectional": True}])
+def test_packed_sequences_inside_a_model(kind: Any, options: dict[str, Any]) -> None:
+    torch.manual_seed(2)
+    model = Reader(kind, **options).eval()
+    args = (torch.randint(20, (5, 12)), torch.tensor([3, 12, 1, 7, 7]))
+    with pytest.warns(UserWarning, match="not captured"):
+        runtime = gearshift.adapt(model, args)
+    with runtime, torch.no_grad():
+        (stack,) = runtime.space.stacks.values()
+        assert stack.ragged
+        tried = [(alike(stack.num_layers, steps), "caller", None) for steps in SETTINGS]
+        tried += [(unroll, engine, how) for engine, unroll, how in ways(stack, runtime.space)]
+        for unroll, engine, how in tried:
+            runtime.swap(unrolled(runtime, unroll, engine, how))
+            for lengths in ([3, 12, 1, 7, 7], [12, 12, 12, 12, 12], [1, 1, 2, 1, 1]):
+                other = (torch.randint(20, (5, 12)), torch.tensor(lengths))
+                assert_same(runtime(*other), model(*other))
+
+
+@pytest.mark.capability("rnn.ragged")
+def test_a_packed_sequence_in_and_out() -> None:
+    module = nn.LSTM(5, 6, num_layers=2, proj_size=4).eval()
+    lengths = torch.tensor([2, 6, 4])
+    packed = pack_padded_sequence(torch.randn(6, 3, 5), lengths, enforce_sorted=False)
+    state = (torch.randn(2, 3, 4), torch.randn(2, 3, 6))
+    with gearshift.adapt(module, (packed, state)) as runtime, torch.no_grad():
+        runtime.swap(unrolled(runtime, alike(2, Steps(then=2)), "caller", None))
+        assert_same(runtime(packed, state), module(packed, state))
+        padded = torch.randn(4, 3, 5)
+        assert_same(runtime(padded, state), module(padded, state))
+
+
+@pytest.mark.capability("rnn.stream")
+def test_a_chunk_at_a_time_with_the_state_in_and_out() -> None:
+    module = nn.GRU(5, 6, num_layers=2).eval()
+    x, state = torch.randn(12, 1, 5), torch.zeros(2, 1, 6)
+    with gearshift.adapt(module, (x[:3], state)) as runtime, torch.no_grad():
+        runtime.swap(unrolled(runtime, alike(2, AT_ONCE), "caller", None))
+        parts = []
+        for at in range(0, 12, 3):
+            part, state = runtime(x[at : at + 3], state)
+            parts.append(part)
+        assert_same((torch.cat(parts), state), module(x))
+
+
+STEPS = st.sampled_from(choices())
+
+
+@pytest.mark.capability("rnn.switch")
+@settings(max_examples=40, deadline=None)
+@given(
+    switches=st.lists(STEPS, min_size=1, max_size=30),
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    kind=st.sampled_from([nn.LSTM, nn.GRU]),
+)
+def test_any_sequence_of_switches_gives_the_modules_output(
+    switches: list[Steps], lengths: list[int], kind: Any
+) -> None:
+    torch.manual_seed(3)
+    module, lengths = kind(4, 3), sorted(lengths, reverse=True)
+    weights = tuple(weight.detach() for weight in module._flat_weights)
+    cell = Cell(kind=module.mode.lower(), weights=weights, has_biases=True)
+    x, coming, kernel = torch.randn(lengths[0], len(lengths), 4), iter(switches), by_torch(cell)
+    rows = Rows.ragged(lengths) if len(set(lengths)) > 1 else Rows(lengths[0], len(lengths))
+    state = tuple(torch.zeros(1, len(lengths), 3) for _ in cell.state_sizes())
+    walk = Walk(cell, x, state, rows, None, lambda: (next(coming, switches[-1]), kernel))
+    while not walk.done:
+        walk.go(rows.num_steps)
+    with torch.no_grad():
+        packed, last = module(pack_padded_sequence(x, torch.tensor(lengths)))
+    wanted = pad_packed_sequence(packed)[0]
+    assert walk.out is not None
+    assert_same((walk.out, walk.final), (wanted, last if kind is nn.LSTM else (last,)))
+
+
+@pytest.mark.capability("rnn.switch")
+def test_a_call_under_way_goes_on_by_the_new_settings() -> None:
+    module = nn.LSTM(5, 6, num_layers=2).eval()
+    args = (torch.randn(40, 2, 5),)
+    with gearshift.adapt(module, args) as runtime, torch.no_grad():
+        runtime.swap(unrolled(runtime, alike(2, Steps(then=10)), "caller", None))
+        board = _board(runtime)
+        steps, (kernel,) = board.profile.layers[0]
+        reached, go_on = threading.Event(), threading.Event()
+
+        def slow(x: Tensor, state: Any) -> Any:
+            reached.set()
+            go_on.wait(30)
+            return kernel(x, state)
+
+        board.profile = type(board.profile)(((steps, (slow,)), board.profile.layers[1]))
+        results: list[Any] = []
+        call = threading.Thread(target=lambda: results.append(runtime(*args)))
+        call.start()
+        assert reached.wait(30)
+        runtime.swap(unrolled(runtime, alike(2, Steps(then=5)), "caller", None))
+        go_on.set()
+        call.join(30)
+        assert_same(results[0], module(*args))
+        sizes = [chunk.num_steps for chunk in board.seen if chunk.layer == 0]
+        assert sizes[-7:] == [10, 5, 5, 5, 5, 5, 5]
+
+
+def _board(runtime: gearshift.Runtime) -> Any:
+    (variants,) = runtime._serving.in_force.variants
+    runs = [executable.run for executable in variants.built[0].executables]
+    (board,) = next(run.boards for run in runs if hasattr(run, "boards"))
+    return board
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    module = nn.LSTM(5, 6, num_layers=2).eval()
+    with gearshift.adapt(module, (torch.randn(4, 2, 5),)) as runtime:
+        odd = {
+            "3 settings for 2 layers": alike(3, ROLLED),
+            "no kernel 'abacus'": alike(2, Steps(kernel="abacus")),
+            "then=-1": alike(2, Steps(then=-1)),
+            "then needs a number": alike(2, Steps(first=3)),
+        }
+        for reason, unroll in odd.items():
+            with pytest.raises(PlanError, match=reason):
+                runtime.swap(unrolled(runtime, unroll, "caller", None))
+        with pytest.raises(PlanError, match="divided by rows, not by columns"):
+            runtime.swap(unrolled(runtime, alike(2, ROLLED), TEAM, Split(how="columns")))
+
+
+def test_a_failing_layer_does_not_leave_the_others_waiting() -> None:
+    module = nn.LSTM(5, 6, num_layers=2).eval()
+    args = (torch.randn(40, 2, 5),)
+    with gearshift.adapt(module, args) as runtime, torch.no_grad():
+        runtime.swap(unrolled(runtime, alike(2, Steps(then=10)), TEAM, None))
+        (variants,) = runtime._serving.in_force.variants
+        runs = [executable.run for executable in variants.built[0].executables]
+        first = next(run.boards for run in runs if hasattr(run, "boards"))[0]
+
+        def broken(x: Tensor, state: Any) -> Any:
+            raise RuntimeError("broken on purpose")
+
+        steps = first.profile.layers[0][0]
+        first.profile = type(first.profile)(((steps, (broken,)), first.profile.layers[1]))
+        assert_same(runtime(*args), module(*args))
