@@ -44,9 +44,9 @@ bench: $(STAMP)
 	$(BIN)/gearshift bench split --seed 1 --json > new.json && mv new.json docs/results/split.json
 	$(BIN)/gearshift bench regions --json > new.json && mv new.json docs/results/regions.json
 
-# The agents that are shipped, from the regions that are; --record measures those anew.
+# The agents that are shipped, from the regions and kernels that are; --record measures those anew.
 agent: $(STAMP)
-	for knob in split rewrite; do \
+	for knob in split rewrite unroll; do \
 		$(BIN)/gearshift train $$knob --seed 1 --out .venv/agent || exit 1; \
 		cp .venv/agent/agent.safetensors src/gearshift/decide/$$knob/; \
 		cp .venv/agent/curve.svg docs/results/$$knob-agent.svg; \

@@ -1,6 +1,7 @@
-"""Regions as they might have been recorded, for those who learn from them."""
+"""Regions and kernels as they might have been recorded, for those who learn from them."""
 
 from gearshift.sim.rewrite_profiles import RegionProfile
+from gearshift.sim.unroll_profiles import KernelProfile
 
 BUILD_S = {"eager": 0.0, "fusion": 20.0}
 
@@ -42,4 +43,37 @@ def regions(*models: str) -> list[RegionProfile]:
         for model in models
         for size in (0.5, 1.0, 3.0)
         for memory_bound in (False, True)
+    ]
+
+
+KERNELS = {"nimble": (1.0, 1.0), "steady": (4.0, 0.8)}
+"""How many times as long a call takes, and a step."""
+
+
+def kernel(
+    kind: str, hidden_size: int, rows: int, threads: int, name: str = "nimble"
+) -> KernelProfile:
+    """A step takes four times as long with twice the units, and a little longer with every row."""
+    call, step = KERNELS[name]
+    return KernelProfile(
+        kind=kind,
+        input_size=hidden_size,
+        hidden_size=hidden_size,
+        rows=rows,
+        kernel=name,
+        threads=threads,
+        call_s=2e-5 * call * threads,
+        step_s=1e-6 * step * (hidden_size / 32) ** 2 * (1 + rows / 8) / threads**0.5,
+    )
+
+
+def kernels() -> list[KernelProfile]:
+    """Of all kinds, at the ends of the sizes."""
+    return [
+        kernel(kind, hidden_size, rows, threads, name)
+        for kind in ("lstm", "gru")
+        for hidden_size in (32, 1024)
+        for rows in (1, 8, 64)
+        for threads in (1, 2)
+        for name in KERNELS
     ]

@@ -17,7 +17,7 @@ from gearshift.runtime import Runtime
 from gearshift.tell import machine_lines
 from gearshift.view.profiled import Line
 
-TESTED_ON = {"split": "regions", "rewrite": "models"}
+TESTED_ON = {"split": "regions", "rewrite": "models", "unroll": "architectures"}
 """What is kept apart, by what the agent decides."""
 
 

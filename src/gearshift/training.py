@@ -15,22 +15,36 @@ from typing import Any, TypeVar
 from gearshift import settings
 from gearshift.console import counting, note, say, working
 from gearshift.decide.learn.agent import SIMULATED, Role
+from gearshift.decide.learn.dqn import Dqn
+from gearshift.decide.learn.ppo import PPO, Actor
 from gearshift.decide.policy import DQN
 from gearshift.decide.rewrite.agent import ROLE as REWRITE
 from gearshift.decide.rewrite.reward import RewriteWeights
 from gearshift.decide.split.agent import ROLE as SPLIT
 from gearshift.decide.split.players import ALWAYS
+from gearshift.decide.unroll.agent import ROLE as UNROLL
+from gearshift.decide.unroll.reward import UnrollWeights
 from gearshift.errors import UsageError
 from gearshift.plan.objective import SplitWeights
-from gearshift.sim import profiles, rewrite_profiles, rewrite_training, split_training
+from gearshift.sim import (
+    profiles,
+    rewrite_profiles,
+    rewrite_training,
+    split_training,
+    unroll_cases,
+    unroll_profiles,
+    unroll_training,
+)
 from gearshift.sim.learning import POINTS, TEST_SEED, Point, Trained
 from gearshift.sim.profiles import Profile, about_profiles, read_profiles, write_profiles
 from gearshift.sim.rewrite_profiles import RegionProfile, read_regions
+from gearshift.sim.unroll_profiles import KernelProfile, read_kernels
 from gearshift.tell import machine, today, write
 from gearshift.view.curve import curve_picture
 
 P = TypeVar("P")
-W = TypeVar("W", SplitWeights, RewriteWeights)
+A = TypeVar("A", Dqn, Actor)
+W = TypeVar("W", SplitWeights, RewriteWeights, UnrollWeights)
 STEPS_A_POINT = 500
 AGENT, CURVE, STANDINGS = "agent.safetensors", "curve.svg", "standings.json"
 PROFILES = "profiles.json"
@@ -68,8 +82,12 @@ class Training:
 
 
 def train_agent(training: Training) -> dict[str, Any]:
-    train = {SPLIT.knob: train_split, REWRITE.knob: train_rewrite}[training.knob]
-    return train(training)
+    recipes = {
+        SPLIT.knob: train_split,
+        REWRITE.knob: train_rewrite,
+        UNROLL.knob: train_unroll,
+    }
+    return recipes[training.knob](training)
 
 
 def train_split(training: Training) -> dict[str, Any]:
@@ -81,7 +99,7 @@ def train_split(training: Training) -> dict[str, Any]:
     trained = _trained(training, partial(split_training.train, found, weights=weights))
     with working("all players on regions nobody trained on"):
         stand = split_training.standings(
-            trained.dqn,
+            trained.agent,
             found,
             seed=training.seed + TEST_SEED,
             steps=training.steps,
@@ -100,7 +118,7 @@ def train_rewrite(training: Training) -> dict[str, Any]:
     trained = _trained(training, partial(rewrite_training.train, found, weights=weights))
     with working("all players on models nobody trained on"):
         stand = rewrite_training.standings(
-            trained.dqn,
+            trained.agent,
             found,
             seed=training.seed + TEST_SEED,
             episodes=training.episodes,
@@ -111,11 +129,31 @@ def train_rewrite(training: Training) -> dict[str, Any]:
     return _written(training, REWRITE, trained, told, plain, shares)
 
 
+def train_unroll(training: Training) -> dict[str, Any]:
+    weights = _weights(training, UnrollWeights)
+    found = _regions(training, UNROLL, read_kernels, unroll_profiles.SHIPPED, _unroll_recorded)
+    train_on, test_on = unroll_cases.divided()
+    tested_on, shipped = set(map(str, test_on)), unroll_profiles.SHIPPED
+    told = _told(training, asdict(weights), train_on, tested_on, shipped)
+    trained = _trained(training, partial(unroll_training.train, found, weights=weights))
+    with working("all players on architectures nobody trained on"):
+        stand = unroll_training.standings(
+            trained.agent,
+            found,
+            seed=training.seed + TEST_SEED,
+            episodes=training.episodes,
+            weights=weights,
+        )
+    shares = {name: standing.share for name, standing in stand.items()}
+    plain = {name: asdict(standing) for name, standing in stand.items()}
+    return _written(training, UNROLL, trained, told, plain, shares)
+
+
 def _weights(training: Training, kind: type[W]) -> W:
     known = {field.name for field in fields(kind)}
     unknown = [name for name in training.weights if name not in known]
     if unknown:
-        raise UsageError(f"--{unknown[0]} is no part of what a {training.knob} earns")
+        raise UsageError(f"--{unknown[0]} is no part of what the {training.knob} agent earns")
     return kind(**training.weights)
 
 
@@ -169,13 +207,19 @@ def _rewrite_recorded() -> Iterator[RegionProfile]:
     return record(say)
 
 
+def _unroll_recorded() -> Iterator[KernelProfile]:
+    from gearshift.bench.unroll_profiles import record
+
+    return record(say)
+
+
 def _refuse_too_few(train_on: Sequence[object], test_on: Sequence[object]) -> None:
     if not train_on or not test_on:
         count = len(train_on) + len(test_on)
         raise UsageError(f"{count} profiles are too few to train on some and test on others")
 
 
-def _trained(training: Training, train: Callable[..., Trained]) -> Trained:
+def _trained(training: Training, train: Callable[..., Trained[A]]) -> Trained[A]:
     points = max(1, min(POINTS, training.steps // STEPS_A_POINT))
     with counting(points) as step:
 
@@ -216,7 +260,7 @@ def _told(
 def _written(
     training: Training,
     role: Role,
-    trained: Trained,
+    trained: Trained[A],
     told: dict[str, Any],
     stand: Mapping[str, Any],
     shares: Mapping[str, float],
@@ -224,9 +268,9 @@ def _written(
     """All of it, as files in the folder; `shares` are those of the oracle, best first."""
     out = training.out
     about = {name: told[name] for name in ("seed", "steps", "weights", "machine")}
-    agents = [out / AGENT, _installed(role)] if training.install else [out / AGENT]
+    agents: list[Path] = [out / AGENT, _installed(role)] if training.install else [out / AGENT]
     for path in agents:
-        role.write(path, trained.dqn, about)
+        role.write(path, trained.agent, about)
     write(out / CURVE, _picture(trained, shares, training))
     result = {
         **told,
@@ -240,13 +284,15 @@ def _written(
     return result
 
 
-def _picture(trained: Trained, shares: Mapping[str, float], training: Training) -> str:
+def _picture(trained: Trained[A], shares: Mapping[str, float], training: Training) -> str:
     """Beside those that look, and the best of those that do not."""
     fixed = next(name for name in shares if name.startswith(ALWAYS))
-    looking = [name for name in shares if name != DQN and not name.startswith(ALWAYS)]
+    looking: list[str] = [
+        name for name in shares if name not in (DQN, PPO) and not name.startswith(ALWAYS)
+    ]
     others = {name: shares[name] for name in (*looking, fixed)}
     title = (
-        f"the {training.knob} agent, seed {training.seed}: share of the oracle on regions it was"
+        f"the {training.knob} agent, seed {training.seed}: share of the oracle on what it was"
         " not trained on"
     )
     points = [(point.step, point.of_oracle) for point in trained.curve]

@@ -113,7 +113,7 @@ def test_the_agent_learns_which_rewrite_a_region_needs() -> None:
     """What is best depends on what bounds it: none is for all."""
     profiles = regions("one", "two", "three", "four")
     trained = train(profiles, seed=0, steps=4000, points=4, episodes=2)
-    found = standings(trained.dqn, profiles, seed=9, episodes=5)
+    found = standings(trained.agent, profiles, seed=9, episodes=5)
     fixed = max(found[f"always {name}"].share for name in ("eager", "onnxruntime", "openvino"))
     assert found["dqn"].share > fixed + 0.1
     assert found["dqn"].measurements < found["measured greedy"].measurements
@@ -124,14 +124,14 @@ def test_the_agent_learns_which_rewrite_a_region_needs() -> None:
 def test_the_same_seed_gives_the_same_agent() -> None:
     def weights() -> list[np.ndarray]:
         profiles = regions("one", "two", "three", "four")
-        return train(profiles, seed=7, steps=800, points=2, episodes=1).dqn.online.parameters
+        return train(profiles, seed=7, steps=800, points=2, episodes=1).agent.online.parameters
 
     assert all(map(np.array_equal, weights(), weights()))
 
 
 def test_an_agent_learns_nothing_while_it_is_scored() -> None:
     profiles = regions("one", "two", "three", "four")
-    dqn = train(profiles, seed=0, steps=600, points=1, episodes=1).dqn
+    dqn = train(profiles, seed=0, steps=600, points=1, episodes=1).agent
     first, again = (score(Learned(dqn), profiles, seed=1, episodes=1) for _ in range(2))
     assert first == again
 

@@ -24,6 +24,7 @@ from gearshift.decide.split.view import (
 )
 from gearshift.errors import UsageError
 from gearshift.plan.objective import SplitWeights
+from gearshift.sim import ENVIRONMENTS
 from gearshift.sim.learning import TEST_SEED
 from gearshift.sim.profiles import Parts, Profile, read_profiles, write_profiles
 from gearshift.sim.split_training import EPISODE, score, standings, train
@@ -153,11 +154,12 @@ def test_the_agent_learns_to_split() -> None:
         for player in baselines(np.random.default_rng(0))
         if isinstance(player, Fixed) and player.action != FOLLOW
     )
-    assert score(Learned(trained.dqn), profiles[3:], seed=9, episodes=8) > fixed
+    assert score(Learned(trained.agent), profiles[3:], seed=9, episodes=8) > fixed
     assert [point.step for point in trained.curve] == [1500, 3000]
     assert trained.kept in trained.curve
 
 
+@pytest.mark.soak
 def test_the_agent_learns_what_estimates_do_not_tell() -> None:
     """Rows in a row are costly here, and every second row is not; both are foreseen alike."""
 
@@ -169,7 +171,7 @@ def test_the_agent_learns_what_estimates_do_not_tell() -> None:
         return replace(profile(str(alone_s), alone_s=alone_s), splits=splits)
 
     profiles = [misleading(seconds) for seconds in (0.02, 0.05, 0.1, 0.2)]
-    trained = train(profiles, seed=0, steps=3000, points=2, episodes=5).dqn
+    trained = train(profiles, seed=0, steps=3000, points=2, episodes=5).agent
     fresh = Dqn.fresh(len(INPUTS), len(NAMES), 0, prior=foreseen)
     learned, untaught = (
         score(Learned(dqn), profiles[3:], seed=9, episodes=8) for dqn in (trained, fresh)
@@ -214,11 +216,9 @@ def test_what_is_earned_in_the_environment_can_be_weighted() -> None:
     assert other["transfer"] == usual["transfer"]
 
 
-def test_environments_are_known_once_the_simulator_is_imported() -> None:
-    code = (
-        "import gymnasium\nimport gearshift.sim\n"
-        "for name in gearshift.sim.ENVIRONMENTS:\n    gymnasium.make(name).reset(seed=0)\n"
-    )
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_environments_are_known_once_the_simulator_is_imported(name: str) -> None:
+    code = f"import gymnasium\nimport gearshift.sim\ngymnasium.make({name!r}).reset(seed=0)\n"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
@@ -236,7 +236,7 @@ def four() -> list[Profile]:
 
 def test_the_curve_and_the_standings_are_of_the_same_traces() -> None:
     trained = train(four(), seed=0, steps=1000, points=2, episodes=3)
-    found = standings(trained.dqn, four(), seed=TEST_SEED, steps=1000, episodes=3)
+    found = standings(trained.agent, four(), seed=TEST_SEED, steps=1000, episodes=3)
     assert found["dqn"] == trained.kept.of_oracle
     assert list(found) == sorted(found, key=lambda name: -found[name])
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 ENVIRONMENTS = {
     "gearshift/Split-v0": "gearshift.sim.split_env:SplitEnv",
     "gearshift/Rewrite-v0": "gearshift.sim.rewrite_env:RewriteEnv",
+    "gearshift/Unroll-v0": "gearshift.sim.unroll_env:UnrollEnv",
 }
 """Gymnasium, where that is installed, knows them as soon as this is imported."""
 

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from gearshift.decide.learn.dqn import Dqn
 
 P = TypeVar("P")
+A = TypeVar("A")
+"""An agent, of whatever algorithm."""
 HELD_OUT = 4
 """Every fourth is not trained on."""
 POINTS = 20
@@ -34,8 +36,8 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
-    dqn: Dqn
+class Trained(Generic[A]):
+    agent: A
     curve: tuple[Point, ...]
     kept: Point
     """Whose network this is."""
@@ -56,30 +58,35 @@ def apart(profiles: Sequence[P], name: Callable[[P], str]) -> tuple[list[P], lis
     return [profile for profile in profiles if name(profile) not in held_out], test
 
 
+def copied(dqn: Dqn) -> Dqn:
+    """As it is now: it learns nothing more, and remembers nothing."""
+    return Dqn(dqn.online.copy(), dqn.settings, prior=dqn.prior)
+
+
 def schooled(
-    dqn: Dqn,
     lived: Iterator[float],
-    scores: Callable[[Dqn], tuple[float, float]],
+    frozen: Callable[[], A],
+    scores: Callable[[A], tuple[float, float]],
     *,
     steps: int,
     points: int = POINTS,
     told: Told = untold,
-) -> Trained:
-    """`lived` is what each of its choices earns; `scores` tells how well it does on what it is
-    trained on, and its share of the oracle on what it is not. Keeps the network of the point that
-    did best on the former."""
+) -> Trained[A]:
+    """`lived` is what each choice of an agent earns while it learns; `frozen` is the agent as it is
+    then; `scores` tells how well that does on what it is trained on, and its share of the oracle on
+    what it is not. Keeps the one that did best on the former."""
     curve: list[Point] = []
-    best: tuple[float, Dqn, Point] | None = None
+    best: tuple[float, A, Point] | None = None
     every = max(1, steps // points)
     rewards: list[float] = []
     for step, reward in enumerate(islice(lived, steps), 1):
         rewards.append(reward)
         if step % every == 0:
-            frozen = Dqn(dqn.online.copy(), dqn.settings, prior=dqn.prior)
-            known, unknown = scores(frozen)
+            agent = frozen()
+            known, unknown = scores(agent)
             curve.append(Point(step=step, of_oracle=unknown, reward=fmean(rewards[-every:])))
             told(curve[-1])
             if best is None or known > best[0]:
-                best = known, frozen, curve[-1]
+                best = known, agent, curve[-1]
     assert best is not None
-    return Trained(dqn=best[1], curve=tuple(curve), kept=best[2])
+    return Trained(agent=best[1], curve=tuple(curve), kept=best[2])

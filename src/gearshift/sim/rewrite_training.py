@@ -16,7 +16,16 @@ from gearshift.decide.rewrite.actions import ENTRIES
 from gearshift.decide.rewrite.players import Learned, Player, baselines
 from gearshift.decide.rewrite.reward import DISCOUNT, RewriteWeights
 from gearshift.decide.rewrite.state import INPUTS, foreseen
-from gearshift.sim.learning import POINTS, TEST_SEED, Told, Trained, apart, schooled, untold
+from gearshift.sim.learning import (
+    POINTS,
+    TEST_SEED,
+    Told,
+    Trained,
+    apart,
+    copied,
+    schooled,
+    untold,
+)
 from gearshift.sim.rewrite_profiles import RegionProfile
 from gearshift.sim.rewrite_world import RewriteWorld
 
@@ -54,7 +63,7 @@ def train(
     told: Told = untold,
     points: int = POINTS,
     episodes: int = TEST_EPISODES,
-) -> Trained:
+) -> Trained[Dqn]:
     """The best is who earns most, not who comes nearest to the oracle at whatever cost."""
     train_on, test_on = divided(profiles)
     settings = settings or Settings(discount=DISCOUNT, epsilon_steps=steps // 2)
@@ -68,7 +77,14 @@ def train(
         known, unknown = mine(train_on, seed=seed + 2), mine(test_on, seed=seed + TEST_SEED)
         return known.earned, unknown.share
 
-    return schooled(dqn, _lived(player, world), scores, steps=steps, points=points, told=told)
+    return schooled(
+        _lived(player, world),
+        partial(copied, dqn),
+        scores,
+        steps=steps,
+        points=points,
+        told=told,
+    )
 
 
 def _lived(player: Player, world: RewriteWorld) -> Iterator[float]:

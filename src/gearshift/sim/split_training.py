@@ -17,7 +17,16 @@ from gearshift.decide.split.actions import NAMES
 from gearshift.decide.split.players import Learned, Player, Unteachable, baselines
 from gearshift.decide.split.view import INPUTS, foreseen
 from gearshift.plan.objective import SplitWeights
-from gearshift.sim.learning import POINTS, TEST_SEED, Told, Trained, apart, schooled, untold
+from gearshift.sim.learning import (
+    POINTS,
+    TEST_SEED,
+    Told,
+    Trained,
+    apart,
+    copied,
+    schooled,
+    untold,
+)
 from gearshift.sim.profiles import Profile
 from gearshift.sim.split_world import SplitWorld
 
@@ -41,7 +50,7 @@ def train(
     told: Told = untold,
     points: int = POINTS,
     episodes: int = TEST_EPISODES,
-) -> Trained:
+) -> Trained[Dqn]:
     train_on, test_on = divided(profiles)
     settings = settings or Settings(epsilon_steps=steps // 2)
     weights = weights or SplitWeights()
@@ -54,7 +63,14 @@ def train(
         mine = partial(score, Learned(frozen), episodes=episodes)
         return mine(train_on, seed=seed + 2), mine(test_on, seed=seed + TEST_SEED)
 
-    return schooled(dqn, _lived(player, world), scores, steps=steps, points=points, told=told)
+    return schooled(
+        _lived(player, world),
+        partial(copied, dqn),
+        scores,
+        steps=steps,
+        points=points,
+        told=told,
+    )
 
 
 def _lived(player: Player, world: SplitWorld) -> Iterator[float]:

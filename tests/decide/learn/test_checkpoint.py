@@ -98,6 +98,18 @@ def test_a_version_is_part_of_the_file(tmp_path: Path, monkeypatch: pytest.Monke
         read_checkpoint(path, "split", INPUTS, ACTIONS)
 
 
+def test_a_critic_is_kept_beside_the_network(tmp_path: Path) -> None:
+    path, state = tmp_path / "agent.safetensors", np.ones((1, 2))
+    critic = Network.drawn((2, 4, 1), np.random.default_rng(1))
+    write_checkpoint(path, replace(agent(), critic=critic))
+    found = read_checkpoint(path, "split", INPUTS, ACTIONS)
+    assert found.critic is not None
+    assert np.array_equal(found.critic(state), critic(state))
+    assert np.array_equal(found.network(state), agent().network(state))
+    write_checkpoint(path, agent())
+    assert read_checkpoint(path, "split", INPUTS, ACTIONS).critic is None
+
+
 def test_what_cannot_be_written_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,8 @@ from gearshift.decide.learn.network import Network
 from gearshift.errors import CheckpointError
 
 SCHEMA, VERSION = "gearshift.agent", 1
+CRITIC = "critic."
+"""What the names of its tensors begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +33,15 @@ class Checkpoint:
     actions: tuple[str, ...]
     about: dict[str, Any]
     """Where and how it was trained: machine, seed, command."""
+    critic: Network | None = None
+    """What says how good a state is, for those who learn with one."""
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """As a whole or not at all."""
-    tensors = {f"weight.{i}": w for i, w in enumerate(checkpoint.network.weights)}
-    tensors |= {f"bias.{i}": b for i, b in enumerate(checkpoint.network.biases)}
+    tensors = _tensors(checkpoint.network)
+    if checkpoint.critic is not None:
+        tensors |= {f"{CRITIC}{name}": t for name, t in _tensors(checkpoint.critic).items()}
     told = {
         "version": VERSION,
         "knob": checkpoint.knob,
@@ -51,6 +56,11 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def _tensors(network: Network) -> dict[str, np.ndarray]:
+    weights = {f"weight.{i}": weight for i, weight in enumerate(network.weights)}
+    return weights | {f"bias.{i}": bias for i, bias in enumerate(network.biases)}
 
 
 def read_checkpoint(
@@ -70,9 +80,15 @@ def read_checkpoint(
     for what, want in (("knob", knob), ("inputs", list(inputs)), ("actions", list(actions))):
         if told[what] != want:
             raise CheckpointError(f"{path.name} is for other {what} than {knob} has here")
-    network = _network(path, tensors, (len(inputs), len(actions)))
+    its = {n.removeprefix(CRITIC): t for n, t in tensors.items() if n.startswith(CRITIC)}
+    own = {name: tensor for name, tensor in tensors.items() if not name.startswith(CRITIC)}
     return Checkpoint(
-        knob=knob, network=network, inputs=inputs, actions=actions, about=told["about"]
+        knob=knob,
+        network=_network(path, own, (len(inputs), len(actions))),
+        inputs=inputs,
+        actions=actions,
+        about=told["about"],
+        critic=_network(path, its, (len(inputs), 1)) if its else None,
     )
 
 

@@ -163,7 +163,7 @@ class _Wanted:
 
 
 def _plain(region: Region) -> bool:
-    return region.split is None and region.engine == CALLER
+    return region.split is None and region.unroll is None and region.engine == CALLER
 
 
 @dataclass(frozen=True, slots=True)
