@@ -36,7 +36,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "view": {"plan"},
     # Recipes wire the parts; nothing above knows of them.
     "adaptive": PARTS,
-    "tell": {*PARTS, "adaptive"},
+    "tell_regions": PARTS,
+    "tell": {*PARTS, "adaptive", "tell_regions"},
     "runtime": {*PARTS, "adaptive", "tell"},
     FACADE: {*PARTS, "runtime"},
     "dynamo": {*PARTS, "runtime"},

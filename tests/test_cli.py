@@ -22,13 +22,18 @@ import numpy as np
 import pytest
 
 from gearshift.cli import main
+from gearshift.decide.learn.agent import Role
+from gearshift.decide.learn.dqn import Dqn
+from gearshift.decide.learn.ppo import Actor
 from gearshift.decide.rewrite.agent import ROLE as REWRITE
 from gearshift.decide.rewrite.agent import Agent as Rewriter
 from gearshift.decide.split.agent import ROLE as SPLIT
 from gearshift.decide.split.agent import SHIPPED
 from gearshift.decide.split.agent import Agent as Splitter
+from gearshift.decide.unroll.agent import ROLE as UNROLL
+from gearshift.decide.unroll.agent import Agent as Unroller
 from gearshift.sim.profiles import write_profiles
-from tests.profiles import regions
+from tests.profiles import kernels, regions
 
 FACTORY = """
 import torch
@@ -309,13 +314,18 @@ def test_a_terminal_gets_a_live_view(folder: Path) -> None:
             ("rewrite", "--profiles", "regions.json"),
             {"dqn", "rule", "measured greedy", "bandit", "always onnxruntime"},
         ),
+        (
+            ("unroll", "--profiles", "kernels.json"),
+            {"ppo", "greedy", "bandit", "always rolled", "always all at once"},
+        ),
     ],
-    ids=["split", "rewrite"],
+    ids=["split", "rewrite", "unroll"],
 )
 def test_train_makes_an_agent_a_picture_and_a_table_and_makes_them_again(
     folder: Path, gearshift: Callable[..., Result], args: tuple[str, ...], players: set[str]
 ) -> None:
     write_profiles(folder / "regions.json", regions("one", "two", "three", "four"), {})
+    write_profiles(folder / "kernels.json", kernels(), {})
     few = ("--steps", "1000", "--episodes", "1", "--seed", "5")
     first = gearshift("train", *args, *few, "--out", "one", "--json")
     assert first.returncode == 0, first.stderr
@@ -327,7 +337,7 @@ def test_train_makes_an_agent_a_picture_and_a_table_and_makes_them_again(
     assert told["command"].startswith(f"gearshift train {args[0]} --seed 5 --steps 1000")
     again = gearshift("train", *args, *few, "--out", "two")
     assert again.returncode == 0, again.stderr
-    assert "dqn" in again.stdout
+    assert any(name in again.stdout for name in ("dqn", "ppo"))
     for name in ("agent.safetensors", "curve.svg", "standings.json"):
         assert (folder / "one" / name).read_bytes() == (folder / "two" / name).read_bytes()
 
@@ -353,6 +363,15 @@ def test_train_rewrite_says_how_to_record_regions(
     assert "gearshift train rewrite --record" in " ".join(result.stderr.split())
 
 
+def test_train_unroll_says_how_to_record_kernels(
+    folder: Path, gearshift: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gearshift.sim.unroll_profiles.SHIPPED", folder / "none.json")
+    result = gearshift("train", "unroll")
+    assert result.returncode == 2
+    assert "gearshift train unroll --record" in " ".join(result.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -361,7 +380,9 @@ def test_train_rewrite_says_how_to_record_regions(
         (("split", "--profiles", "missing.json"), "cannot read 'missing.json'"),
         (("split", "--profiles", "broken.json"), "holds no profiles"),
         (("rewrite", "--profiles", "broken.json"), "holds no profiles"),
-        (("rewrite", "--balance", "1"), "--balance is no part of what a rewrite earns"),
+        (("rewrite", "--balance", "1"), "--balance is no part of what the rewrite agent earns"),
+        (("unroll", "--transfer", "1"), "--transfer is no part of what the unroll agent earns"),
+        (("unroll", "--profiles", "broken.json"), "holds no profiles"),
     ],
 )
 def test_train_says_what_is_wrong(
@@ -373,22 +394,43 @@ def test_train_says_what_is_wrong(
     assert said in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("knob", ["split", "rewrite"])
+@pytest.mark.parametrize(
+    ("role", "profiles", "served"),
+    [
+        (SPLIT, (), lambda home: Splitter(home, "this machine").dqn),
+        (
+            REWRITE,
+            ("--profiles", "regions.json"),
+            lambda home: Rewriter(home, "this machine").dqn,
+        ),
+        (
+            UNROLL,
+            ("--profiles", "kernels.json"),
+            lambda home: Unroller(home, "this machine").actor,
+        ),
+    ],
+    ids=["split", "rewrite", "unroll"],
+)
 def test_a_trained_agent_can_be_installed(
-    folder: Path, gearshift: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, knob: str
+    folder: Path,
+    gearshift: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    role: Role,
+    profiles: tuple[str, ...],
+    served: Callable[[Path], Dqn | Actor],
 ) -> None:
     monkeypatch.setenv("GEARSHIFT_HOME", str(folder / "home"))
     write_profiles(folder / "regions.json", regions("one", "two", "three", "four"), {})
-    profiles = ("--profiles", "regions.json") if knob == "rewrite" else ()
+    write_profiles(folder / "kernels.json", kernels(), {})
     few = ("--steps", "1000", "--episodes", "1", "--out", "made", "--install")
-    result = gearshift("train", knob, *few, *profiles)
+    result = gearshift("train", role.knob, *few, *profiles)
     assert result.returncode == 0, result.stderr
-    installed = folder / "home" / "agents" / f"{knob}.safetensors"
+    installed = folder / "home" / "agents" / f"{role.knob}.safetensors"
     assert f"wrote {installed}" in result.stderr
     assert installed.read_bytes() == (folder / "made" / "agent.safetensors").read_bytes()
-    agent = {"split": Splitter, "rewrite": Rewriter}[knob](folder / "home", "this machine")
-    kept = {"split": SPLIT, "rewrite": REWRITE}[knob].read(installed).network
-    assert all(map(np.array_equal, agent.dqn.online.parameters, kept.parameters))
+    kept = role.read(installed).network
+    found = served(folder / "home").online
+    assert all(map(np.array_equal, found.parameters, kept.parameters))
     assert installed.exists(), "it is not refused"
 
 

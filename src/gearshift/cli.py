@@ -17,8 +17,9 @@ from gearshift.errors import GearshiftError, UsageError, VerifyError
 from gearshift.results import alone
 
 MODELS = ("resnet18", "mobilenet_v2", "minilm", "mlp", "lstm_tagger", "unet", "two_tower")
-BENCHMARKS = ("overhead", "regions", "runtime", "split")
-AGENTS = ("split", "rewrite")
+BENCHMARKS = ("overhead", "regions", "rnn", "runtime", "split")
+STEPS = {"split": 20_000, "rewrite": 20_000, "unroll": 100_000}
+AGENTS = tuple(STEPS)
 
 app = typer.Typer(
     help="Runs a PyTorch model and keeps changing how it runs, while its outputs stay the same.",
@@ -183,23 +184,29 @@ def train(
         typer.Argument(help=f"Which: {', '.join(AGENTS)}.", autocompletion=lambda: list(AGENTS)),
     ],
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is random.")] = 1,
-    steps: Annotated[int, typer.Option(min=1000, help="Choices it learns from.")] = 20_000,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1000, help="Choices it learns from; 20000 if empty, or 100000 (unroll)."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The folder to write to; made if missing.")] = Path(
         "agent"
     ),
     profiles: Annotated[
-        Path | None, typer.Option(help="Regions to train on, recorded before (JSON).")
+        Path | None, typer.Option(help="Regions or kernels to train on, recorded before (JSON).")
     ] = None,
     record: Annotated[
         bool,
-        typer.Option("--record", help="First measure regions on this machine: up to half an hour."),
+        typer.Option(
+            "--record",
+            help="First measure regions, or kernels, on this machine: up to half an hour.",
+        ),
     ] = False,
     episodes: Annotated[
         int,
         typer.Option(
             min=1,
-            help="All players are compared on so many traces of 60 choices (split), or so many"
-            " times on every region (rewrite).",
+            help="All players are compared on so many traces of 60 choices (split) or 40 calls"
+            " (unroll), or so many times on every region (rewrite).",
         ),
     ] = 40,
     install: Annotated[
@@ -217,7 +224,12 @@ def train(
         float | None, typer.Option(min=0, help="What bytes a split moves cost; 0.05 if empty.")
     ] = None,
     memory: Annotated[
-        float | None, typer.Option(min=0, help="What bytes a split holds cost; 0.02 if empty.")
+        float | None,
+        typer.Option(
+            min=0,
+            help="What bytes cost that a split holds, or an unroll beyond its limit; 0.02, or 1,"
+            " if empty.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -225,6 +237,7 @@ def train(
 
     Example: gearshift train split --seed 1 --out agent
     Example: gearshift train rewrite --record --install
+    Example: gearshift train unroll --seed 1 --out agent
     """
     if knob not in AGENTS:
         raise UsageError(f"no agent for {knob!r}; there are {', '.join(AGENTS)}")
@@ -237,7 +250,7 @@ def train(
     training = Training(
         knob=knob,
         seed=seed,
-        steps=steps,
+        steps=steps or STEPS[knob],
         out=out,
         profiles=profiles,
         record=record,

@@ -166,7 +166,7 @@ def profile(
 def bench(
     name: str, models: list[str] | None, *, seconds: float, seed: int, quick: bool, as_json: bool
 ) -> None:
-    from gearshift.bench.show import show_overhead, show_regions, show_runtime, show_split
+    from gearshift.bench.show import show_overhead, show_regions, show_rnn, show_runtime, show_split
 
     data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "name": name}
     data |= {"date": today(), "machine": machine()}
@@ -177,6 +177,9 @@ def bench(
     if name == "split":
         data |= _bench_split(models, seed, quick)
         _print(data, as_json, lambda: show_split(data, wide()))
+    elif name == "rnn":
+        data |= _bench_rnn(models, quick)
+        _print(data, as_json, lambda: show_rnn(data, wide()))
     elif name == "regions":
         data |= _bench_regions(models, quick)
         _print(data, as_json, lambda: show_regions(data, wide()))
@@ -231,6 +234,15 @@ def _bench_regions(models: list[str] | None, quick: bool) -> dict[str, Any]:
     _refuse_odd_inputs("regions", models or ())
     pace = regions.QUICK if quick else regions.Pace()
     return regions.measure(models, pace=pace, say=say)
+
+
+def _bench_rnn(models: list[str] | None, quick: bool) -> dict[str, Any]:
+    from gearshift.bench import rnn
+
+    if models:
+        raise UsageError("bench rnn has models of its own; leave out --model")
+    pace = rnn.QUICK if quick else rnn.Pace()
+    return rnn.measure(cores=sorted(os.sched_getaffinity(0)), pace=pace, say=say)
 
 
 def _bench_split(models: list[str] | None, seed: int, quick: bool) -> dict[str, Any]:

@@ -3,12 +3,10 @@
 A recipe: asks everybody who knows something. Must not know how it is drawn.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
@@ -16,32 +14,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gearshift.act.executor import Timing, lasted_s
-from gearshift.act.labels import size_number
 from gearshift.adaptive import costs
 from gearshift.errors import UsageError
-from gearshift.ir.graph import Graph
 from gearshift.ir.measurement import Metric
-from gearshift.ir.region import boundary, run_order
 from gearshift.ir.snapshot import Snapshot
 from gearshift.ir.topology import CALLER
-from gearshift.ir.work import value_bytes, work_of
 from gearshift.loop import Loop
 from gearshift.observe.sampler import BUSY, OTHERS, RUN_DELAY, mean_parts, shares_of
 from gearshift.observe.store import machine_fields, versions_key
 from gearshift.plan.decision import TRIAL
-from gearshift.plan.plan import Plan, Region
+from gearshift.plan.plan import Plan
 from gearshift.plan.rewrite import EAGER
+from gearshift.tell_regions import boxes_of, cuts_of, plans_of, strides_of
 from gearshift.view.story import (
-    Box,
     Call,
     Cost,
     Crowd,
-    Cut,
     Reading,
     Series,
     Span,
     Story,
-    Strip,
     towards_end,
 )
 
@@ -84,12 +76,13 @@ def story_of(
         reference_s=_reference_s(runtime) if run is None else run.theirs.median_s,
         reference_calls=[] if run is None else _calls_of(run.theirs, start_s),
         reference_end_s=None if run is None else run.theirs.end().median_s,
-        cuts=_cuts(runtime, seen, start_s),
+        cuts=cuts_of(runtime, seen, start_s),
+        strides=strides_of(runtime, start_s),
         crowds=_crowds(seen, start_s) or ([] if run is None else _stays(run, start_s)),
         decisions=runtime.decisions,
         num_decisions=changes.num_decisions,
         num_swaps=changes.num_swaps,
-        boxes=_boxes(runtime, mine),
+        boxes=boxes_of(runtime, mine),
         spans=[spans_of(other, timing, start_s, eager) for other, timing in recent],
         call_s=fmean(timing.call_s for timing in mine) if mine else None,
         between_s=_between_s(mine),
@@ -183,40 +176,8 @@ def _calls(runtime: "Runtime", seen: Sequence[Snapshot], start_s: float) -> list
     ]
 
 
-def _plans(runtime: "Runtime") -> dict[str, Plan]:
-    loop = runtime._loop
-    plans = [] if loop is None else list(loop.guard.plans.values())
-    return {plan.fingerprint: plan for plan in (*plans, runtime.plan)}
-
-
 def _names(runtime: "Runtime") -> dict[str, str]:
-    return {fingerprint: plan.summary for fingerprint, plan in _plans(runtime).items()}
-
-
-def _cuts(runtime: "Runtime", seen: Sequence[Snapshot], start_s: float) -> list[Cut]:
-    """Stretches with the same plan in force."""
-    plans, place = _plans(runtime), runtime.program.graph.position
-    stays = [list(stay) for _, stay in groupby(seen, key=lambda snapshot: snapshot.plan)]
-    starts_s = [stay[0].at_s - start_s for stay in stays]
-    ends_s = starts_s[1:] + [stay[-1].at_s - start_s for stay in stays[-1:]]
-    return [
-        Cut(
-            begin_s=begin_s,
-            end_s=end_s,
-            strips=tuple(_strip(region, place) for region in plans[stay[0].plan].regions),
-        )
-        for begin_s, end_s, stay in zip(starts_s, ends_s, stays, strict=True)
-        if stay[0].plan in plans
-    ]
-
-
-def _strip(region: Region, place: Mapping[str, int]) -> Strip:
-    return Strip(
-        first=place[region.ops[0]],
-        last=place[region.ops[-1]],
-        backend=region.rewrite.backend,
-        about=f"{region.name}: {len(region.ops)} ops by {region.setting} on {region.engine}",
-    )
+    return {fingerprint: plan.summary for fingerprint, plan in plans_of(runtime).items()}
 
 
 def _reference_s(runtime: "Runtime") -> float | None:
@@ -245,83 +206,6 @@ def _stays(run: "Run", start_s: float) -> list[Crowd]:
     """Of a neighbour that was asked for, where no loop looks out for others."""
     pairs = zip(run.stay_s[::2], run.stay_s[1::2], strict=True)
     return [Crowd(begin_s=a - start_s, end_s=b - start_s, neighbours=1) for a, b in pairs]
-
-
-def _boxes(runtime: "Runtime", timings: Sequence[Timing]) -> list[Box]:
-    """In an order in which they can run."""
-    plan, graph = runtime.plan, runtime.program.graph
-    traffic = _traffic(runtime)
-    order = run_order(graph, [region.ops for region in plan.regions])
-    assert order is not None, "a plan in force can run"
-    home = {op: region.name for region in plan.regions for op in region.ops}
-    feeds: dict[str, dict[str, None]] = defaultdict(dict)
-    for op in graph.ops:
-        for operand in op.operands:
-            made_by = graph.producer.get(operand)
-            if made_by is not None and home[made_by] != home[op.name]:
-                feeds[home[made_by]][home[op.name]] = None
-    mean_s = _region_s(timings)
-    if not mean_s and timings and len(plan.regions) == 1:  # the model itself leaves no stretches
-        mean_s = {plan.regions[0].name: fmean(timing.call_s for timing in timings)}
-    parts = list(dict.fromkeys(op.fragment for op in graph.ops))
-    shares = mean_parts([timing.parts for timing in timings])
-    return [
-        Box(
-            name=region.name,
-            title=_title(region, graph),
-            num_ops=len(region.ops),
-            engine=region.engine,
-            backend=region.rewrite.backend,
-            rewrite=region.setting,
-            feeds=tuple(feeds[region.name]),
-            mean_s=mean_s.get(region.name),
-            moved_bytes=traffic.get(region.name, (None, None))[0],
-            transfer_bytes=traffic.get(region.name, (None, None))[1],
-            part=parts.index(graph.by_name[region.name].fragment),
-            split="" if region.split is None else str(region.split),
-            shares={} if region.split is None else shares.get(region.name, {}),
-        )
-        for region in (plan.regions[index] for index in order)
-    ]
-
-
-def _traffic(runtime: "Runtime") -> dict[str, tuple[float, float]]:
-    """By region, what it moves and what crosses its boundary at the example's sizes; nothing where
-    a size is not known before the call."""
-    found = {}
-    for fragment in runtime.program.fragments:
-        graph, size = (
-            fragment.graph,
-            partial(size_number, bound=fragment.sizes.bind(fragment.example)),
-        )
-        mine = [r for r in runtime.plan.regions if r.name in graph.position]
-        for region in mine:
-            edge = boundary(graph, region.ops)
-            with suppress(ValueError):
-                moved = work_of(graph, region.ops, size).moved_bytes
-                crossing = value_bytes(graph, (*edge.inputs, *edge.outputs), size)
-                found[region.name] = (moved, float(crossing))
-    return found
-
-
-def _title(region: Region, graph: Graph) -> str:
-    """The modules it lies in, as few as tell it from others."""
-    paths = [graph.by_name[op].scope.split(".") for op in region.ops]
-    shared = 0
-    while all(len(path) > shared + 1 and path[shared] == paths[0][shared] for path in paths):
-        shared += 1
-    names = list(dict.fromkeys(".".join(path[: shared + 1]) for path in paths if path[0]))
-    if not names:
-        return region.name
-    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-
-
-def _region_s(timings: Iterable[Timing]) -> dict[str, float]:
-    parts: dict[str, list[float]] = defaultdict(list)
-    for timing in timings:
-        for region, seconds in timing.region_s.items():
-            parts[region].append(seconds)
-    return {region: fmean(seconds) for region, seconds in parts.items()}
 
 
 def _between_s(timings: Sequence[Timing]) -> float:

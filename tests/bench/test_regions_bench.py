@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gearshift.bench import regions
+from gearshift.bench import regions, stage
 from gearshift.bench.arena import Setting
 from gearshift.bench.regions import OURS, STATIC, Pace, measure
 from gearshift.bench.show import show_regions
+from gearshift.bench.stage import LifePace, Turns
 from gearshift.errors import GearshiftError
 
 PACE = Pace(
-    life_s=7.0, slice_s=0.5, min_calls=8, models=("broken", "mine"), shapes=("mine",), building=()
+    life=LifePace(seconds=7.0),
+    turns=Turns(slice_s=0.5, min_calls=8),
+    models=("broken", "mine"),
+    shapes=("mine",),
+    building=(),
 )
 TOY = """
 import torch
@@ -51,7 +56,7 @@ class Fake:
 
     def run(self, seconds: float) -> dict[str, Any]:
         self.note("ran", seconds)
-        under_way = seconds == PACE.life_s
+        under_way = seconds == PACE.life.seconds
         calls = {"call_s": [0.01] * 2, "plans": ["a"] * 2, "cpu_s": 0.02, "max_error": 0.0}
         return {**calls, "decisions": ["divided: serves"], "under_way": under_way}
 
@@ -62,7 +67,7 @@ class Fake:
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     Fake.told, Fake.settings = [], []
-    monkeypatch.setattr(regions, "Contender", Fake)
+    monkeypatch.setattr(stage, "Contender", Fake)
     return measure(None, pace=PACE, say=lambda text: None)
 
 
@@ -80,21 +85,23 @@ def test_one_that_fails_says_why_and_leaves_the_others_their_time(measured: dict
 def test_gearshift_lives_until_nothing_is_under_way(measured: dict[str, Any]) -> None:
     ours = ("mine", OURS, "ran")
     lived_s = [seconds for *about, seconds in Fake.told if tuple(about) == ours]
-    assert lived_s[:2] == [PACE.life_s, PACE.longer_s]
-    assert set(lived_s[2:]) == {PACE.slice_s, PACE.before_s}
+    assert lived_s[:2] == [PACE.life.seconds, PACE.life.longer_s]
+    assert set(lived_s[2:]) == {PACE.turns.slice_s, PACE.before_s}
 
 
 def test_all_take_turns_in_slices_of_one_length_and_rotating_order(
     measured: dict[str, Any],
 ) -> None:
     ran = [(kind, s) for model, kind, what, s in Fake.told if model == "mine" and what == "ran"]
-    start = ran.index((OURS, PACE.longer_s)) + 1
+    start = ran.index((OURS, PACE.life.longer_s)) + 1
     size = len(STATIC) + 1
-    rounds = [ran[start + turn * size : start + (turn + 1) * size] for turn in range(PACE.rounds)]
-    assert all(seconds == PACE.slice_s for one in rounds for _, seconds in one)
+    rounds = [
+        ran[start + turn * size : start + (turn + 1) * size] for turn in range(PACE.turns.rounds)
+    ]
+    assert all(seconds == PACE.turns.slice_s for one in rounds for _, seconds in one)
     assert all(sorted(one) == sorted(rounds[0]) for one in rounds)
     assert len({one[0][0] for one in rounds}) > 3
-    assert measured["cases"][1]["calls"][OURS] >= PACE.min_calls
+    assert measured["cases"][1]["calls"][OURS] >= PACE.turns.min_calls
 
 
 def test_nobody_is_warmed_up_and_the_export_does_not_stay(measured: dict[str, Any]) -> None:
@@ -117,7 +124,7 @@ def test_models_that_were_asked_for_bring_only_what_concerns_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Fake.told, Fake.settings = [], []
-    monkeypatch.setattr(regions, "Contender", Fake)
+    monkeypatch.setattr(stage, "Contender", Fake)
     found = measure(["other"], pace=PACE, say=lambda text: None)
     assert [case["case"]["model"] for case in found["cases"]] == ["other"]
     assert found["shapes"] == found["builds"] == []
@@ -128,11 +135,8 @@ def test_it_measures_a_toy_model_for_real(tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(TOY)
     model = f"{tmp_path / 'toy.py'}:make"
     pace = Pace(
-        life_s=2.0,
-        longer=0,
-        slice_s=0.2,
-        rounds=2,
-        min_calls=4,
+        life=LifePace(seconds=2.0, longer=0),
+        turns=Turns(slice_s=0.2, rounds=2, min_calls=4),
         least_call_s=0.0,
         models=(model,),
         shapes=(),

@@ -34,6 +34,8 @@ class Setting:
     before may help."""
     sizes: int | None = None
     """With which of two sizes of inputs it begins; None: those of the model's example."""
+    instead: str = ""
+    """Another model than the others', if it runs one."""
 
 
 class Contender:

@@ -89,7 +89,7 @@ def serve(order: Any, say: Callable[[dict[str, Any]], None]) -> None:
 
 def loaded(order: Any) -> tuple[Any, tuple[Any, ...]]:
     """The model, and what it is called with."""
-    model, example = load(order["model"])
+    model, example = load(order["instead"] or order["model"])
     if order["sizes"] is not None:
         return model, SIZES[order["model"]][order["sizes"]]()
     return model, tuple(example) if isinstance(example, tuple | list) else (example,)
@@ -174,7 +174,8 @@ def onnxruntime(model: Any, args: Any, order: Any) -> Opened:
     session = ort.InferenceSession(_file(order), options, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
 
-    def call(*tensors: Any) -> Any:
+    def call(*args: Any) -> Any:
+        tensors = pytree.tree_leaves(args)
         feeds = {n: t.numpy() for n, t in zip(names, tensors, strict=True)}
         return [torch.from_numpy(array) for array in session.run(None, feeds)]
 
@@ -188,8 +189,8 @@ def openvino(model: Any, args: Any, order: Any) -> Opened:
     core = ov.Core()
     built = core.compile_model(core.read_model(_file(order)), "CPU", settings)
 
-    def call(*tensors: Any) -> Any:
-        results = built([t.numpy() for t in tensors])
+    def call(*args: Any) -> Any:
+        results = built([t.numpy() for t in pytree.tree_leaves(args)])
         return [torch.from_numpy(results[output]) for output in built.outputs]
 
     return Opened(call=call)

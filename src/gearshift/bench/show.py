@@ -118,6 +118,21 @@ def show_regions(data: Mapping[str, Any], out: Console) -> None:
         _summary(data["summary"], out)
 
 
+def show_rnn(data: Mapping[str, Any], out: Console) -> None:
+    ratios = ("vs_eager", "vs_best_peer", "vs_best_static", "vs_torch", "noise")
+    words = [name.replace("_", " ") for name in ratios]
+    table = _table("ms a call", 4, "model", "trace", "best static", "plan", "gearshift", *words)
+    for case in data["cases"]:
+        if "failed" in case:
+            out.print(f"{_model(case)}: {case['failed']}", markup=False)
+            continue
+        told = (_model(case), case["case"]["trace"], case["best_static"], case["plan"])
+        table.add_row(*told, _ms(case["gearshift_s"]), *(f"{case[name]:.2f}" for name in ratios))
+    out.print(table)
+    if data["summary"]:
+        _summary(data["summary"], out)
+
+
 def _model(case: Mapping[str, Any]) -> str:
     name: str = case["case"]["model"]
     return name.rpartition(":")[2]

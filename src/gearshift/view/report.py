@@ -10,6 +10,7 @@ from gearshift.plan.decision import Decision
 from gearshift.view.cuts import cuts_chart
 from gearshift.view.html import document, facts_table, header, section
 from gearshift.view.latency import latency_chart
+from gearshift.view.layers import layers_chart
 from gearshift.view.palette import colours
 from gearshift.view.regions import gantt_chart, key, legend, listed, regions_chart
 from gearshift.view.story import Box, Reading, Series, Story
@@ -26,6 +27,7 @@ def page(story: Story) -> str:
         section("Latency", _latency(story)),
         section("Plan in force", _plan(story)),
         section("Regions over time", _cuts(story)),
+        section("Recurrent layers over time", _layers(story)),
         section("One call", _one_call(story)),
         section("Where the time went", _where(story)),
         section("What was tried", _decisions(story)),
@@ -83,6 +85,17 @@ def _cuts(story: Story) -> str:
     names = colours(strip.backend for cut in story.cuts for strip in cut.strips)
     keys = "".join(key(name, f"fill {css}") for name, css in names.items())
     told = "Ops from top to bottom in the order they run; a line lies between two regions."
+    return f"<p class=legend>{keys}</p><div class=wide>{drawn}</div><p class=muted>{told}</p>"
+
+
+def _layers(story: Story) -> str:
+    """Nothing if the plan unrolled none."""
+    drawn = layers_chart(story.strides)
+    names = colours(stride.setting for stride in story.strides)
+    keys = "".join(key(name, f"fill {css}") for name, css in names.items())
+    told = "How many steps each layer takes at a time; a setting may change within a sequence."
+    if not drawn:
+        return ""
     return f"<p class=legend>{keys}</p><div class=wide>{drawn}</div><p class=muted>{told}</p>"
 
 

@@ -100,6 +100,18 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stride:
+    """A stretch of time in which a recurrent layer went by one setting."""
+
+    layer: str
+    setting: str
+    begin_s: float
+    end_s: float
+    step_s: float
+    """What a step took."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
     """A stretch of time with so many neighbours."""
 
@@ -153,6 +165,8 @@ class Story:
     """Likewise, towards the end."""
     crowds: Sequence[Crowd] = ()
     cuts: Sequence[Cut] = ()
+    strides: Sequence[Stride] = ()
+    """Of recurrent layers, lately."""
     decisions: Sequence[Decision] = ()
     """The last ones."""
     num_decisions: int = 0

@@ -1,0 +1,111 @@
+"""`gearshift bench rnn`: recurrent layers beside torch's own, ONNX Runtime and OpenVINO.
+
+Each contender in a process of its own; Gearshift lives for a while, then all take turns, on a quiet
+machine and beside a neighbour on the second core. Ragged batches are run packed and padded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gearshift.bench.arena import Setting
+from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.bench.rnn_models import PADDED, RAGGED, SKEWED, STREAMING, UNIFORM
+from gearshift.bench.rnn_score import OURS, case_of, summary_of
+from gearshift.bench.score import TWICE
+from gearshift.bench.stage import LifePace, Say, Stage, Turns, in_turns, lived, stage_of
+from gearshift.errors import GearshiftError
+
+MODELS = "gearshift.bench.rnn_models"
+QUIET, NEIGHBOUR = "quiet", "neighbour"
+LIFE, BESIDE = LifePace(seconds=25.0, longer=1), LifePace(seconds=12.0, longer=0)
+TURNS = Turns(slice_s=0.5, rounds=4, min_calls=20)
+CASES = (
+    *("lstm_l1_h64_t16_b1", "lstm_l1_h256_t100_b8", "lstm_l1_h1024_t16_b1"),
+    *("lstm_l2_h256_t100_b1", "lstm_l2_h256_t100_b8", "lstm_l2_h512_t200_b32"),
+    *("lstm_l4_h128_t1000_b1", "lstm_l4_h256_t200_b8", "gru_l2_h256_t100_b8"),
+    *("gru_l3_h512_t100_b1", "gru_l4_h64_t1000_b8"),
+)
+
+
+def _named(lengths: str, *cases: str) -> tuple[str, ...]:
+    return tuple(f"{case}_{lengths}" for case in cases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    life: LifePace = LIFE
+    beside: LifePace = BESIDE
+    """Beside a neighbour, before it counts."""
+    turns: Turns = TURNS
+    cases: tuple[str, ...] = (
+        *_named(UNIFORM, *CASES),
+        *_named(RAGGED, "lstm_l2_h256_t200_b32", "gru_l2_h256_t200_b32", "lstm_l1_h512_t100_b8"),
+        *_named(SKEWED, "lstm_l2_h256_t200_b32", "gru_l1_h512_t100_b8"),
+        *_named(STREAMING, "lstm_l2_h256_t4_b1", "gru_l2_h256_t4_b1"),
+    )
+
+
+QUICK = Pace(
+    life=LifePace(seconds=15.0, longer=0),
+    beside=LifePace(seconds=8.0, longer=0),
+    cases=(
+        *_named(UNIFORM, "lstm_l2_h256_t100_b8"),
+        *_named(SKEWED, "lstm_l2_h256_t200_b32"),
+    ),
+)
+
+
+def measure(*, cores: Sequence[int], pace: Pace, say: Say) -> dict[str, Any]:
+    cases = [case for name in pace.cases for case in _tried(name, cores, pace, say)]
+    return {**summary_of(cases), "cases": cases}
+
+
+def _tried(name: str, cores: Sequence[int], pace: Pace, say: Say) -> list[dict[str, Any]]:
+    """A case that fails tells why and leaves the others their time."""
+    try:
+        with stage_of(f"{MODELS}:{name}", say) as stage:
+            return _cases(stage, name, cores, pace)
+    except (GearshiftError, OSError, ValueError) as error:
+        say(f"{name} failed: {error}")
+        return [{"case": {"model": name}, "failed": f"{type(error).__name__}: {error}"}]
+
+
+def settings(name: str, num_cores: int) -> dict[str, Setting]:
+    """Torch's own, ONNX Runtime and OpenVINO, with all threads and with one; of a ragged batch,
+    padded, too: ONNX has no packed ones."""
+    ragged = name.endswith((RAGGED, SKEWED))
+    padded = f"{MODELS}:{name}{PADDED}" if ragged else ""
+    found = {"eager": Setting(kind="eager")}
+    if ragged:
+        found["padded"] = Setting(kind="eager", instead=padded)
+    found |= {kind: Setting(kind=kind, instead=padded) for kind in ("onnxruntime", "openvino")}
+    found |= {f"{peer} x1": replace(setting, threads=1) for peer, setting in found.items()}
+    return {**found, TWICE: found["onnxruntime"], OURS: Setting(kind=OURS, warm_up=0)}
+
+
+def _cases(stage: Stage, name: str, cores: Sequence[int], pace: Pace) -> list[dict[str, Any]]:
+    wanted = settings(name, len(cores))
+    stage.export(instead=wanted["onnxruntime"].instead)
+    contenders = stage.open(wanted)
+    found = []
+    for trace, neighbours in ((QUIET, ()), (NEIGHBOUR, _neighbours(cores))):
+        with busy(neighbours):
+            stage.say(f"{name}: gearshift lives, {trace}")
+            lived(contenders[OURS], pace.beside if neighbours else pace.life)
+            answers = in_turns(stage, contenders, pace.turns)
+        about = {"model": name, "batch": stage.batch, "trace": trace, **_sizes(name)}
+        last = answers[OURS][-1]
+        told = {"plan": last["plans"][-1], "decisions": last["decisions"]}
+        found.append({"case": about, **case_of(answers), **told})
+    return found
+
+
+def _neighbours(cores: Sequence[int]) -> tuple[Neighbour, ...]:
+    return (Neighbour(kind="arithmetic", core=cores[-1]),)
+
+
+def _sizes(name: str) -> dict[str, Any]:
+    kind, layers, hidden, steps, _, lengths = name.split("_")
+    sizes = {"layers": int(layers[1:]), "hidden": int(hidden[1:]), "steps": int(steps[1:])}
+    return {"kind": kind, **sizes, "lengths": lengths}

@@ -1,0 +1,81 @@
+"""What `gearshift bench rnn` makes of the calls it saw; ratios above 1: Gearshift is better.
+
+Must not know how anything was measured. The best of several is chosen on odd slices and told on
+even ones, and the other way round.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gearshift.bench.regions_score import OURS, VOID_BEYOND, Answers, slices_of
+from gearshift.bench.score import TWICE, Slices, mean_and_least, told_both_ways
+
+__all__ = ["OURS", "case_of", "summary_of"]
+PEERS = ("eager", "padded", "onnxruntime", "openvino")
+"""As they come, on all threads."""
+TORCH = ("eager", "padded", "eager x1", "padded x1")
+RATIOS = ("vs_eager", "vs_best_peer", "vs_best_static", "vs_torch")
+LONG, DEEP = 100, 2
+
+
+def case_of(answers: Mapping[str, Answers]) -> dict[str, Any]:
+    slices = {name: slices_of(found) for name, found in answers.items()}
+    ours = statistics.fmean(slices.pop(OURS).calls())
+    again = statistics.fmean(slices.pop(TWICE).calls())
+    means = {name: statistics.fmean(found.calls()) for name, found in slices.items()}
+    return {
+        "gearshift_s": ours,
+        "static_s": means,
+        "best_static": min(means, key=lambda name: means[name]),
+        "vs_eager": means["eager"] / ours,
+        "vs_best_peer": _best_s(slices, PEERS) / ours,
+        "vs_best_static": _best_s(slices, tuple(slices)) / ours,
+        "vs_torch": _best_s(slices, TORCH) / ours,
+        "noise": means["onnxruntime"] / again,
+        "max_error": max(answer["max_error"] for answer in answers[OURS]),
+    }
+
+
+def _best_s(slices: Mapping[str, Slices], names: Sequence[str]) -> float:
+    some = {name: slices[name] for name in names if name in slices}
+    return told_both_ways(some, lambda name, parity: statistics.fmean(some[name].calls(parity)))
+
+
+def summary_of(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Geometric mean and least of each ratio, for the groups that are looked at."""
+    sound = [case for case in cases if "failed" not in case]
+    noise = statistics.geometric_mean(case["noise"] for case in sound) if sound else None
+    groups = {name: [case for case in sound if chosen(case)] for name, chosen in GROUPS.items()}
+    return {
+        "noise": noise,
+        "void": noise is None or abs(noise - 1) > VOID_BEYOND,
+        "summary": {name: _told(some) for name, some in groups.items() if some},
+    }
+
+
+def _told(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: mean_and_least(cases, name) for name in RATIOS}
+
+
+def _is(trace: str, *lengths: str) -> Callable[[Mapping[str, Any]], bool]:
+    def chosen(case: Mapping[str, Any]) -> bool:
+        about = case["case"]
+        return about["trace"] == trace and (not lengths or about["lengths"] in lengths)
+
+    return chosen
+
+
+def _deep(case: Mapping[str, Any]) -> bool:
+    about = case["case"]
+    deep = about["layers"] >= DEEP and about["steps"] >= LONG
+    return deep and _is("quiet", "uniform")(case)
+
+
+GROUPS = {
+    "quiet": _is("quiet"),
+    "quiet, two layers and 100 steps or more, uniform": _deep,
+    "quiet, ragged": _is("quiet", "ragged", "skewed"),
+    "quiet, streaming": _is("quiet", "streaming"),
+    "neighbour": _is("neighbour"),
+}

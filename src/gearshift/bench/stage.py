@@ -1,0 +1,110 @@
+"""A model on stage: its contenders, each in a process of its own, and how they take turns.
+
+Must not know what is compared with what.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gearshift.bench.arena import Contender, Setting
+from gearshift.bench.score import TWICE
+
+Say = Callable[[str], None]
+Answers = list[dict[str, Any]]
+EXPORT = "export"
+NEEDS_EXPORT = ("onnxruntime", "openvino", TWICE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifePace:
+    """Of Gearshift, before it takes turns with the others."""
+
+    seconds: float = 60.0
+    longer: int = 3
+    """Then so many times a bit longer, as long as something is under way."""
+    longer_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    slice_s: float = 1.0
+    rounds: int = 6
+    """Slices of each contender, if that is enough for"""
+    min_calls: int = 30
+    """so many calls of each."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """One model, and its contenders, each in a process of its own."""
+
+    model: str
+    folder: Path
+    stack: ExitStack
+    say: Say
+    batch: int | None = None
+    ready_s: dict[str, float] = field(default_factory=dict)
+
+    def open(self, settings: Mapping[str, Setting]) -> dict[str, Contender]:
+        """They load their libraries side by side, and get ready one after the other."""
+        made = {name: self._make(setting) for name, setting in settings.items()}
+        for contender in made.values():
+            contender.arrive()
+        for name, contender in made.items():
+            self.say(f"{self.model}: {name} gets ready")
+            contender.open()
+            self.ready_s[name], self.batch = contender.ready_s, contender.batch
+        return made
+
+    def _make(self, setting: Setting) -> Contender:
+        contender = Contender(self.model, setting, self.folder)
+        self.stack.callback(contender.close)
+        return contender
+
+    def export(self, sizes: int | None = None, instead: str = "") -> None:
+        """For those who run ONNX."""
+        setting = Setting(kind=EXPORT, warm_up=0, sizes=sizes, instead=instead)
+        self.open({EXPORT: setting})[EXPORT].close()
+
+    def paid_s(self, name: str) -> float:
+        """Until it could be called, its export included."""
+        return self.ready_s[name] + (self.ready_s[EXPORT] if name in NEEDS_EXPORT else 0.0)
+
+
+@contextmanager
+def stage_of(model: str, say: Say) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        folder = tempfile.TemporaryDirectory(prefix="gearshift-", ignore_cleanup_errors=True)
+        path = Path(stack.enter_context(folder))
+        yield Stage(model=model, folder=path, stack=stack, say=say)
+
+
+def lived(gearshift: Contender, pace: LifePace) -> Answers:
+    """Until nothing is under way, or for long enough."""
+    answers = [gearshift.run(pace.seconds)]
+    while answers[-1]["under_way"] and len(answers) <= pace.longer:
+        answers.append(gearshift.run(pace.longer_s))
+    return answers
+
+
+def in_turns(
+    stage: "Stage", contenders: Mapping[str, Contender], pace: Turns
+) -> dict[str, Answers]:
+    """Slices of each, as many odd ones as even ones, in rotating order."""
+    names, turn = list(contenders), 0
+    answers: dict[str, Answers] = {name: [] for name in names}
+    while turn < pace.rounds or turn % 2 or _fewest(answers) < pace.min_calls:
+        stage.say(f"{stage.model}: all in turns, round {turn + 1}")
+        place = turn % len(names)
+        for name in names[place:] + names[:place]:
+            answers[name].append(contenders[name].run(pace.slice_s))
+        turn += 1
+    return answers
+
+
+def _fewest(answers: Mapping[str, Answers]) -> int:
+    return min(sum(len(answer["call_s"]) for answer in mine) for mine in answers.values())
