@@ -3,9 +3,7 @@
 A recipe: joins capture, plan and act. Knows how they fit, not how each works.
 """
 
-import atexit
 import inspect
-import os
 import threading
 import warnings
 from collections import deque
@@ -15,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
-from weakref import WeakSet, finalize
+from weakref import finalize
 
 from torch import nn
 from torch.export import ExportedProgram
@@ -43,6 +41,7 @@ from gearshift.capture.program import Fragment, Program
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Limits
 from gearshift.decide.regions.forming import Forming
+from gearshift.endings import watch_over
 from gearshift.errors import EngineError, PlanError
 from gearshift.ir.measurement import Memory
 from gearshift.loop import Loop
@@ -54,8 +53,6 @@ from gearshift.tell import costs_of, deciding, story_of, write
 from gearshift.view.report import page
 
 SETTLE_S = 10.0
-EXIT_S = 5.0
-"""At the end of the process, builds under way are waited for no longer than this."""
 FORMING = Forming()
 
 
@@ -172,7 +169,7 @@ class Runtime:
             control.close()
         ending = finalize(self, _end, self._background, self._pool if self._owns_pool else None)
         ending.atexit = False
-        _RUNTIMES.add(self)
+        watch_over(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         start_s = perf_counter()
@@ -326,7 +323,7 @@ class Runtime:
         if self._owns_pool:
             self._pool.close()
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """In a child process threads, locks and sessions of the parent are of no use."""
         self._closed = True
         if self._loop is not None:
@@ -334,6 +331,10 @@ class Runtime:
         self._background = Background()
         self._owns_pool, self._loop = False, None
         self._begin()
+
+    def before_exit(self, timeout_s: float) -> None:
+        """What is being built is finished, for so long at most."""
+        self._background.close(timeout_s)
 
     def __enter__(self) -> "Runtime":
         return self
@@ -390,20 +391,3 @@ def _end(background: Background, pool: EnginePool | None) -> None:
     background.stop()
     if pool is not None:
         threading.Thread(target=pool.close, daemon=True).start()  # this may be one of its threads
-
-
-def _after_fork() -> None:
-    for runtime in list(_RUNTIMES):
-        runtime._after_fork()
-
-
-def _at_exit() -> None:
-    """A thread that comes back from a library's code when the interpreter has ended takes the
-    process down with it."""
-    for runtime in list(_RUNTIMES):
-        runtime._background.close(EXIT_S)
-
-
-_RUNTIMES: WeakSet[Runtime] = WeakSet()
-os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_at_exit)

@@ -44,6 +44,7 @@ from gearshift.view.curve import curve_picture
 
 P = TypeVar("P")
 A = TypeVar("A", Dqn, Actor)
+Standing = rewrite_training.Standing | unroll_training.Standing
 W = TypeVar("W", SplitWeights, RewriteWeights, UnrollWeights)
 STEPS_A_POINT = 500
 AGENT, CURVE, STANDINGS = "agent.safetensors", "curve.svg", "standings.json"
@@ -124,9 +125,7 @@ def train_rewrite(training: Training) -> dict[str, Any]:
             episodes=training.episodes,
             weights=weights,
         )
-    shares = {name: standing.share for name, standing in stand.items()}
-    plain = {name: asdict(standing) for name, standing in stand.items()}
-    return _written(training, REWRITE, trained, told, plain, shares)
+    return _written(training, REWRITE, trained, told, _plain(stand), _shares(stand))
 
 
 def train_unroll(training: Training) -> dict[str, Any]:
@@ -144,9 +143,16 @@ def train_unroll(training: Training) -> dict[str, Any]:
             episodes=training.episodes,
             weights=weights,
         )
-    shares = {name: standing.share for name, standing in stand.items()}
-    plain = {name: asdict(standing) for name, standing in stand.items()}
-    return _written(training, UNROLL, trained, told, plain, shares)
+    return _written(training, UNROLL, trained, told, _plain(stand), _shares(stand))
+
+
+def _plain(stand: Mapping[str, Standing]) -> dict[str, Any]:
+    return {name: asdict(standing) for name, standing in stand.items()}
+
+
+def _shares(stand: Mapping[str, Standing]) -> dict[str, float]:
+    """Of the oracle."""
+    return {name: standing.share for name, standing in stand.items()}
 
 
 def _weights(training: Training, kind: type[W]) -> W:

@@ -71,7 +71,7 @@ def _tried(name: str, cores: Sequence[int], pace: Pace, say: Say) -> list[dict[s
         return [{"case": {"model": name}, "failed": f"{type(error).__name__}: {error}"}]
 
 
-def settings(name: str, num_cores: int) -> dict[str, Setting]:
+def settings(name: str) -> dict[str, Setting]:
     """Torch's own, ONNX Runtime and OpenVINO, with all threads and with one; of a ragged batch,
     padded, too: ONNX has no packed ones."""
     ragged = name.endswith((RAGGED, SKEWED))
@@ -85,7 +85,7 @@ def settings(name: str, num_cores: int) -> dict[str, Setting]:
 
 
 def _cases(stage: Stage, name: str, cores: Sequence[int], pace: Pace) -> list[dict[str, Any]]:
-    wanted = settings(name, len(cores))
+    wanted = settings(name)
     stage.export(instead=wanted["onnxruntime"].instead)
     contenders = stage.open(wanted)
     found = []

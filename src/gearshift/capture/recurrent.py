@@ -23,40 +23,6 @@ PARAMS = {False: 2, True: 4}
 """Of one direction of a layer, without and with biases; a projection is one more."""
 
 
-@torch.library.custom_op("gearshift::lstm", mutates_args=())
-def lstm(
-    input: Tensor,
-    hx: list[Tensor],
-    params: list[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-    output, hidden, cell = _ORIGINALS[LSTM](input, hx, params, *settings)
-    return output.contiguous(), hidden, cell  # its strides depend on the kernel torch picks
-
-
-@torch.library.custom_op("gearshift::lstm_ragged", mutates_args=())
-def lstm_ragged(
-    input: Tensor,
-    lengths: Tensor,
-    hx: list[Tensor],
-    params: list[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    settings = (has_biases, num_layers, dropout, train, bidirectional)
-    output, hidden, cell = _by_packing(LSTM, input, lengths, hx, params, settings)
-    return output, hidden, cell
-
-
 def _by_packing(
     kind: str, input: Tensor, lengths: Tensor, hx: Any, params: list[Tensor], settings: Any
 ) -> list[Tensor]:
@@ -71,68 +37,37 @@ def _by_packing(
     return [output.contiguous(), *(final.index_select(1, back) for final in finals)]
 
 
-@lstm.register_fake
-def _(input: Tensor, hx: list[Tensor], params: Any, *settings: Any) -> tuple[Tensor, ...]:
-    hidden, cell = hx
-    return _sequence(input, hidden, settings), _empty(hidden), _empty(cell)
+def _op(kind: str, *, ragged: bool) -> Any:
+    """A kind as one op: of a batch, or of rows with lengths of their own."""
+    state, states = ("Tensor[] hx", 2) if kind == LSTM else ("Tensor hx", 1)
+    lengths, last = (", Tensor lengths", "") if ragged else ("", ", bool batch_first")
+    schema = (
+        f"(Tensor input{lengths}, {state}, Tensor[] params, bool has_biases, int num_layers,"
+        f" float dropout, bool train, bool bidirectional{last}) -> ({_tensors(1 + states)})"
+    )
+
+    def run(input: Tensor, *args: Any) -> tuple[Tensor, ...]:
+        if ragged:
+            lengths, hx, params, *settings = args
+            return tuple(_by_packing(kind, input, lengths, hx, params, settings))
+        output, *finals = _ORIGINALS[kind](input, *args)
+        return output.contiguous(), *finals  # its strides depend on the kernel torch picks
+
+    def fake(input: Tensor, *args: Any) -> tuple[Tensor, ...]:
+        hx, settings = args[ragged], args[2 + ragged :]
+        finals = hx if kind == LSTM else [hx]
+        if ragged:
+            _same_rows(input, args[0], finals[0])
+        return _sequence(input, finals[0], settings), *map(_empty, finals)
+
+    name = f"gearshift::{kind}_ragged" if ragged else f"gearshift::{kind}"
+    op = torch.library.custom_op(name, run, mutates_args=(), schema=schema)
+    op.register_fake(fake)
+    return op
 
 
-@lstm_ragged.register_fake
-def _(
-    input: Tensor, lengths: Tensor, hx: list[Tensor], params: Any, *settings: Any
-) -> tuple[Tensor, ...]:
-    hidden, cell = hx
-    _same_rows(input, lengths, hidden)
-    return _sequence(input, hidden, settings), _empty(hidden), _empty(cell)
-
-
-def _with_one_state(kind: str) -> tuple[Any, Any]:
-    """The ops of a kind whose state is its output: of a batch, and of ragged rows."""
-
-    @torch.library.custom_op(f"gearshift::{kind}", mutates_args=())
-    def whole(
-        input: Tensor,
-        hx: Tensor,
-        params: list[Tensor],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> tuple[Tensor, Tensor]:
-        settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-        output, hidden = _ORIGINALS[kind](input, hx, params, *settings)
-        return output.contiguous(), hidden
-
-    @torch.library.custom_op(f"gearshift::{kind}_ragged", mutates_args=())
-    def ragged(
-        input: Tensor,
-        lengths: Tensor,
-        hx: Tensor,
-        params: list[Tensor],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-    ) -> tuple[Tensor, Tensor]:
-        settings = (has_biases, num_layers, dropout, train, bidirectional)
-        output, hidden = _by_packing(kind, input, lengths, hx, params, settings)
-        return output, hidden
-
-    @whole.register_fake
-    def _(input: Tensor, hx: Tensor, params: Any, *settings: Any) -> tuple[Tensor, ...]:
-        return _sequence(input, hx, settings), _empty(hx)
-
-    @ragged.register_fake
-    def _(
-        input: Tensor, lengths: Tensor, hx: Tensor, params: Any, *settings: Any
-    ) -> tuple[Tensor, ...]:
-        _same_rows(input, lengths, hx)
-        return _sequence(input, hx, settings), _empty(hx)
-
-    return whole, ragged
+def _tensors(count: int) -> str:
+    return ", ".join(["Tensor"] * count)
 
 
 def _same_rows(input: Tensor, lengths: Tensor, hidden: Tensor) -> None:
@@ -151,10 +86,8 @@ def _empty(like: Tensor) -> Tensor:
     return like.new_empty(like.shape)
 
 
-WHOLE: dict[str, Any] = {LSTM: lstm}
-RAGGED: dict[str, Any] = {LSTM: lstm_ragged}
-for _kind in (GRU, TANH, RELU):
-    WHOLE[_kind], RAGGED[_kind] = _with_one_state(_kind)
+WHOLE: dict[str, Any] = {kind: _op(kind, ragged=False) for kind in KINDS}
+RAGGED: dict[str, Any] = {kind: _op(kind, ragged=True) for kind in KINDS}
 
 
 def torch_function(kind: str) -> Callable[..., Any]:

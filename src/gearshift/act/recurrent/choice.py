@@ -14,7 +14,6 @@ from gearshift.act.backends.protocol import Order
 from gearshift.act.recurrent.cell import Cell
 from gearshift.act.recurrent.kernels import (
     CELLS,
-    RELEASES_GIL,
     TORCH,
     Kernel,
     State,
@@ -56,7 +55,7 @@ def _measured(cell: Cell, order: Order, size: int, num_rows: int) -> str:
     """What takes long to build is not among them."""
     names = kernels_for(cell.kind, cell.dtype, projected=cell.projection is not None) - {CELLS}
     found: dict[str, Kernel] = {}
-    for name in sorted(names & set(RELEASES_GIL)):
+    for name in sorted(names):
         try:
             found[name] = _proven(name, cell, order, size, num_rows)
         except (GearshiftError, RuntimeError) as refusal:

@@ -28,11 +28,8 @@ State = tuple[Tensor, ...]
 Kernel = Callable[[Tensor, State], tuple[Tensor, State]]
 TORCH, ONEDNN, CELLS = "torch", "onednn", "inductor"
 SEQUENCE_OPS = ("onnxruntime", "openvino")
-RELEASES_GIL = (TORCH, ONEDNN, *SEQUENCE_OPS)
 IDEEP_LSTM = 2
 """Its number for the kind of cell."""
-MAX_CELLS = 16
-"""Compiling takes as long as there are steps in a chunk."""
 
 
 def kernels_for(kind: str, dtype: torch.dtype, *, projected: bool) -> frozenset[str]:
