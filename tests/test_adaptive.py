@@ -22,6 +22,8 @@ from gearshift.plan.legal import candidates
 from gearshift.plan.plan import whole
 
 LONG_S = 60
+AT_ONCE = Limits(setup_s=0)
+"""Nothing is made ready before the first call."""
 STARTING_S = 0.3
 """A busy process needs so long to be busy."""
 
@@ -60,7 +62,7 @@ def test_adapt_adapts_and_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     model, x = many_layers()
     for start in ("cold", "warm"):
         before = set(threading.enumerate())
-        with gearshift.adapt(model, x, policy="bandit") as runtime:
+        with gearshift.adapt(model, x, policy="bandit", limits=AT_ONCE) as runtime:
             if start == "warm":
                 assert runtime.plan != whole(runtime.program.graph), "from the first call"
             until_adapted(runtime, model, x)
@@ -74,6 +76,24 @@ def test_adapt_adapts_and_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         left = {t.name for t in set(threading.enumerate()) - before if "gearshift" in t.name}
         assert left <= {"gearshift control"}, "which ends with the pipe it reads"
     assert (tmp_path / "profiles.db").exists()
+
+
+def test_a_first_start_rehearses_and_serves_the_best_from_the_first_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GEARSHIFT_HOME", str(tmp_path))
+    model, x = many_layers()
+    with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():
+        assert runtime.plan != whole(runtime.program.graph), runtime.explain()
+        rehearsed = {d.plan for d in runtime.decisions if d.outcome == "stands by"}
+        assert len(rehearsed) > 1
+        assert runtime.plan.fingerprint in rehearsed
+        assert "took least on the example" in runtime.decisions[-1].reason
+        loop = runtime._loop
+        assert loop is not None
+        assert loop.guard.served_s == 0, "these were no calls"
+        assert loop.guard.spent_s == 0, "and no trials"
+        torch.testing.assert_close(runtime(x), model(x), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.capability("core.monitor")

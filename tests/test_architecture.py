@@ -16,7 +16,7 @@ import gearshift
 ROOT = Path(gearshift.__file__).parent
 FACADE = "gearshift"
 PARTS = {"ir", "plan", "capture", "act", "zoo", "errors", "observe", "predict", "decide"}
-PARTS |= {"endings", "settings", "loop", "hands", "changeover", "view", "sim"}
+PARTS |= {"endings", "settings", "loop", "hands", "changeover", "rehearsal", "view", "sim"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hands": {"ir", "plan", "observe", "decide"},
     "changeover": {"ir", "plan", "decide", "predict", "hands"},
     "loop": {"ir", "plan", "observe", "decide", "hands", "changeover"},
+    "rehearsal": {"ir", "plan", "decide", "hands", "loop"},
     "view": {"plan"},
     # Recipes wire the parts; nothing above knows of them.
     "adaptive": PARTS,

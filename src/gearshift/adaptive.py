@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 from weakref import ref
 
+import torch
 from torch import Tensor
 
 from gearshift import settings
@@ -19,6 +21,9 @@ from gearshift.act.changes import Changes
 from gearshift.act.executor import Timing, drained, key_of, outer_key
 from gearshift.act.labels import signature_text, size_number
 from gearshift.act.measure import measure
+from gearshift.act.openmp import sparing
+from gearshift.capture.calls import own_copy
+from gearshift.decide.bandit import Bandit
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Guard, Limits
 from gearshift.decide.keep import Keep
@@ -43,6 +48,7 @@ from gearshift.plan.plan import Plan
 from gearshift.plan.rewrite import why_illegal as why_not_compiled
 from gearshift.plan.split import Split, single_cores
 from gearshift.predict.table import Table
+from gearshift.rehearsal import rehearse
 
 if TYPE_CHECKING:
     from gearshift.runtime import Runtime
@@ -118,8 +124,11 @@ def open_loop(
         ),
         hands=hands,
     )
+    loop.look_around()
     if known:
         loop.recall()
+    if policy == Bandit.name and hands.can_play:
+        rehearse(loop, plans.values(), limits.setup_s)
     loop.start()
     return loop
 
@@ -242,6 +251,7 @@ class RuntimeHands:
         self._space, self._background = space, background
         self._pool = runtime._pool
         self._measured: deque[Measurement] = deque()
+        self._played: deque[tuple[str, Timing]] = deque()
 
     @property
     def _changes(self) -> Changes:
@@ -302,6 +312,7 @@ class RuntimeHands:
     def timings(self) -> Iterable[tuple[str, Timing]]:
         for plan, timing in self._changes.serving.timings():
             yield plan.fingerprint, timing
+        yield from drained(self._played)
 
     def why_illegal(self, plan: Plan) -> str | None:
         return self._changes.banned.get(plan.fingerprint) or why_illegal(plan, self._space)
@@ -322,6 +333,33 @@ class RuntimeHands:
 
     def stand_by(self, proposal: Proposal, done: Done) -> None:
         self._soon(lambda: self._changes.stand_by(proposal.plan, proposal.reason), done)
+
+    @property
+    def can_play(self) -> bool:
+        """A model with its own Python between its parts is run for its callers only."""
+        return "" in self._runtime.program.by_name
+
+    def make_ready(self, plan: Plan, reason: str) -> bool:
+        crowd = self._runtime._crowd
+        stand_by = sparing(self._changes.stand_by, lambda: crowd.neighbours)
+        try:
+            stand_by(plan, reason)
+        except GearshiftError:  # which is on record
+            return False
+        return True
+
+    def play(self, plan: Plan, seconds: float, least: int) -> None:
+        serving, example = self._changes.serving, self._runtime.program.example
+        prepared = serving.standing_by(plan)
+        if prepared is None:  # it had to make room
+            return
+        args, kwargs = own_copy(example)
+        end_s, calls = perf_counter() + seconds, 0
+        with torch.no_grad():
+            while calls < least or perf_counter() < end_s:
+                prepared(*args, **kwargs)
+                calls += 1
+        self._played.extend((plan.fingerprint, t) for t in prepared.executor.timings())
 
     def measure(self, proposal: Proposal, done: Done) -> None:
         self._soon(lambda: self._measure(proposal), done)

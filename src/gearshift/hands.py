@@ -82,6 +82,13 @@ class Hands(Protocol):
 
     def stand_by(self, proposal: Proposal, done: Done) -> None: ...
 
+    def make_ready(self, plan: Plan, reason: str) -> bool:
+        """On this thread, before the first call; False if it cannot be."""
+
+    def play(self, plan: Plan, seconds: float, least: int) -> None:
+        """The example on a plan that is ready, for so long and at least so often; `timings` tells
+        what it took."""
+
     def measure(self, proposal: Proposal, done: Done) -> None:
         """Times each region by itself; `take_measured` tells what came of it."""
 

@@ -28,6 +28,9 @@ MAX_SERVED = 64
 """Situations of which it is remembered what served them."""
 RECALL_S, RECALL_TICK_S, MAX_REPEATS = 5.0, 0.02, 2
 """What is known from earlier starts is waited for no longer than this."""
+PATIENCE_S, LOOKS = 3.0, 4
+"""So long the control plane is waited for: on a new machine it measures the roofline first. Then
+it takes so many ticks to know who else is there."""
 
 
 class Loop:
@@ -173,6 +176,16 @@ class Loop:
             and proposal.plan.fingerprint in snapshot.ready
             and self.guard.is_known(proposal, snapshot)
         )
+
+    def look_around(self) -> None:
+        """Before the first call: who else is there, once the control plane is."""
+        end_s = monotonic() + PATIENCE_S
+        while self.answers == 0 and monotonic() < end_s:
+            self.ask(self.observe())
+            self._stop.wait(RECALL_TICK_S)
+        for _ in range(LOOKS):
+            self._stop.wait(TICK_S)
+            self.glance()
 
     def recall(self) -> None:
         """Before the first call: what is known from earlier starts to be best serves, and what is

@@ -96,6 +96,11 @@ class Serving:
             self.serve(better, shelve=other, wanted=keep_new)
         return turns
 
+    def standing_by(self, plan: Plan) -> Prepared | None:
+        """Also if it is in force, or the model itself."""
+        both = {p.executor.plan: p for p in (self.eager, self.in_force)}
+        return both.get(plan) or self.shelf.look(plan)
+
     def plan_of(self, variants: Variants) -> Plan | None:
         """Which plan they are of, if calls may run on it."""
         both = (self.in_force, self.newcomer) if self.trial is not None else (self.in_force,)

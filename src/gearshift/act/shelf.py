@@ -9,7 +9,8 @@ from collections.abc import Callable
 from gearshift.act.prepared import Prepared
 from gearshift.plan.plan import Plan
 
-MAX_PLANS = 3
+MAX_PLANS, FEW, FEW_BYTES = 8, 3, 1 << 29
+"""More than a few stand by only as long as all of them together are small."""
 
 
 class Shelf:
@@ -31,8 +32,16 @@ class Shelf:
             self._plans[prepared.executor.plan] = prepared
             if not wanted:
                 self._plans.move_to_end(prepared.executor.plan, last=False)
-            if len(self._plans) > MAX_PLANS:
+            while self._too_many():
                 self._let_go(self._plans.popitem(last=False)[1])
+
+    def _too_many(self) -> bool:
+        held_bytes = sum(prepared.held_bytes for prepared in self._plans.values())
+        return len(self._plans) > (FEW if held_bytes > FEW_BYTES else MAX_PLANS)
+
+    def look(self, plan: Plan) -> Prepared | None:
+        """What stands by stays there."""
+        return self._plans.get(plan)
 
     def take(self, plan: Plan) -> Prepared | None:
         return self._plans.pop(plan, None)

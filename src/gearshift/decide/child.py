@@ -18,8 +18,6 @@ from gearshift.observe.store import Store, open_store
 NICENESS = 10
 ROOFLINE = "roofline by large products"
 """The name it is kept by; under `roofline` a store may hold a lower one, of small products."""
-STARTED = 5
-"""So many snapshots are answered first, quickly: the first calls are waiting for their plan."""
 
 
 def main() -> None:
@@ -45,30 +43,31 @@ def main() -> None:
             home=Path(hello.home),
         )
         machine = hello.key["machine"]
-        mind.table.roofline = _kept_roofline(store, machine)
         with suppress(OSError):
             os.nice(NICENESS)
-        for number, line in enumerate(sys.stdin):
+        mind.table.roofline = _kept_roofline(store, machine) or _measured_roofline(store, machine)
+        for line in sys.stdin:
             snapshot, outcomes = read_news(line)
             for outcome in outcomes:
                 mind.hear(outcome)
             answer = mind.see(snapshot)
             print(write_answer(answer), file=answers, flush=True)
             mind.tidy(snapshot.at_s)
-            idle = answer.proposal is None and snapshot.trial is None
-            if mind.table.roofline is None and number >= STARTED and idle:
-                mind.table.roofline = measure_roofline()
-                kept = json.dumps(mind.table.roofline.to_dict())
-                store.set_fact(machine, ROOFLINE, kept)
         mind.save()
 
 
 def _kept_roofline(store: Store, machine: str) -> Roofline | None:
-    """Measured once on a machine, when there is nothing better to do, then known."""
     try:
         return Roofline.from_dict(json.loads(store.fact(machine, ROOFLINE) or ""))
     except (TypeError, KeyError, ValueError):  # none yet, or not what we wrote
         return None
+
+
+def _measured_roofline(store: Store, machine: str) -> Roofline:
+    """Once on a machine, before its first model is called."""
+    roofline = measure_roofline()
+    store.set_fact(machine, ROOFLINE, json.dumps(roofline.to_dict()))
+    return roofline
 
 
 if __name__ == "__main__":

@@ -57,6 +57,9 @@ class Limits:
     slo_s: float | None = None
     """So long a call may take; if more than one in twenty of a newcomer's takes longer, and more
     than of the plan in force, its trial stops at once, and nothing is tried for a while."""
+    setup_s: float = 6.0
+    """About so long `adapt` may make plans ready and time them on the example, after the capture;
+    0: it returns at once, and all of that happens beside the first calls."""
     freeze_s: float = 30.0
     """Nothing is tried for so long after a newcomer did harm; twice as long each further time that
     one used up its credit again and again."""
@@ -70,6 +73,7 @@ class Limits:
             and self.switches_per_minute >= 1,
             "slower": self.slower > 1,
             "slo_s": self.slo_s is None or self.slo_s > 0,
+            "setup_s": 0 <= self.setup_s < math.inf,
             "freeze_s": self.freeze_s > 0,
         }
         wrong = [name for name, good in sound.items() if not good]
