@@ -82,6 +82,7 @@ class World:
         self.refuses: dict[Plan, Refusal] = {}
         """What cannot be made ready, and why."""
         self.asked: list[tuple[float, Plan]] = []
+        self.made_ready: list[Plan] = []
         self.mute: set[Plan] = set()
         """Plans whose calls leave no times."""
         self.roofline: Roofline | None = None
@@ -106,18 +107,36 @@ class World:
         turn = self.turn // BLOCK % 2
         trying = self.newcomer is not None and turn and self.spent_s < self.credit_s
         plan = self.newcomer if trying else self.plan
-        wobble = 1 + 0.02 * ((self.turn * 7) % 5 - 2)
-        call_s = self.times[plan, self.neighbours] * wobble
+        call_s = self._run(plan)
         if trying:
             self.spent_s += max(0.0, call_s - self.times[self.plan, self.neighbours])
+        self.calls.append((self.now_s, plan, call_s))
+        self.served = (self.served[0] + 1, self.served[1] + call_s)
+
+    def _run(self, plan: Plan) -> float:
+        wobble = 1 + 0.02 * ((self.turn * 7) % 5 - 2)
+        call_s = self.times[plan, self.neighbours] * wobble
         self.now_s += call_s
         self.energy_j += call_s * (plan.regions[0].rewrite.threads or CORES)
         label = Label(self.signatures[self.turn % len(self.signatures)], WORK)
         call = Call(label, self.now_s - call_s, call_s, {plan.regions[0].name: call_s})
         if plan not in self.mute:
             self.pending.append((plan.fingerprint, call))
-        self.calls.append((self.now_s, plan, call_s))
-        self.served = (self.served[0] + 1, self.served[1] + call_s)
+        return call_s
+
+    def make_ready(self, plan: Plan, reason: str) -> bool:
+        if plan in self.refuses:
+            return False
+        self.made_ready.append(plan)
+        self.ready.append(plan.fingerprint)
+        return True
+
+    def play(self, plan: Plan, seconds: float, least: int) -> None:
+        end_s, calls = self.now_s + seconds, 0
+        while calls < least or self.now_s < end_s:
+            self.turn += 1
+            self._run(plan)
+            calls += 1
 
     def clock(self) -> float:
         return self.now_s

@@ -24,8 +24,8 @@ before anything that does: builds take long where all is slow."""
 SURELY = 1.15
 """Only what the other takes so many times longer than surely is, even if all is fresh."""
 SLOW, SLOW_S = 1.1, 10.0
-"""If what is known well takes so many times longer than usual for so long, it may not be the
-minute."""
+"""If what is known well takes so many times longer than usual for so much time of calls, it may not
+be the minute."""
 MAX_VISITED, MAX_STANDING = 16, 2
 """So many plans are kept ready for other situations."""
 Score = Callable[[Situation, Plan, float], float]
@@ -49,14 +49,15 @@ class Bandit:
         self.drift = Drift()
         self.visited: list[Situation] = []
         """The last one last."""
-        self._fine_s = 0.0
-        """When the machine was last about as fast as usual."""
+        self._slow_s = 0.0
+        """Time of calls since the machine was last about as fast as usual."""
         self.losers = Losers()
         self.stood_by = Rests()
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         situation, self.now_s = snapshot.situation, snapshot.at_s
         self.drift.see(snapshot)
+        self._slow_s = self._slow_s + snapshot.served_s if self.model.minute >= SLOW else 0.0
         if self.former is not None:
             self.former.see(snapshot)
         usable = options.allowed
@@ -160,9 +161,7 @@ class Bandit:
         """What moves all plans alike is the minute's doing. If it lasts, it may be the plan's: the
         one that used to take less than this one does now takes turns with it."""
         current = self.model.measured(situation, snapshot.plan)
-        if current is None or self.model.minute < SLOW:
-            self._fine_s = self.now_s
-        if current is None or self.now_s - self._fine_s < SLOW_S:
+        if current is None or self._slow_s < SLOW_S:
             return None
         costs = self._costs(situation, plans)
         usual = {f: cost / self.model.minute for f, cost in costs.items() if f != snapshot.plan}

@@ -77,6 +77,8 @@ class ChildProcess:
         self._back_off_s = BACK_OFF_S
         self._samples: tuple[Sample, ...] = ()
         self._measured: tuple[Measurement, ...] = ()
+        self._served_s = 0.0
+        """Of calls since the child was last told."""
         self._told: Snapshot | None = None
         self._outcomes: list[Outcome] = []
         self._lines: SimpleQueue[str | None] = SimpleQueue()
@@ -99,6 +101,7 @@ class ChildProcess:
         self._outcomes += outcomes
         self._samples = (*self._samples, *snapshot.samples)[-MAX_WAITING:]
         self._measured = (*self._measured, *snapshot.measured)[-MAX_WAITING:]
+        self._served_s += snapshot.served_s
         if not self._alive(snapshot.at_s):
             return None
         answer = None
@@ -108,7 +111,8 @@ class ChildProcess:
             self._cpu_s = answer.cpu_s
             answer = replace(answer, cpu_s=self._ended_cpu_s + self._cpu_s)
         if self._asked_s is None and self._worth_telling(snapshot):
-            self._tell(replace(snapshot, samples=self._samples, measured=self._measured))
+            waiting = replace(snapshot, samples=self._samples, measured=self._measured)
+            self._tell(replace(waiting, served_s=self._served_s))
         return answer
 
     def close(self) -> None:
@@ -136,6 +140,7 @@ class ChildProcess:
         self._told = snapshot
         self._asked_s = snapshot.at_s
         self._samples, self._measured, self._outcomes = (), (), []
+        self._served_s = 0.0
 
     def _say(self, line: str) -> None:
         """By a thread of its own: a pipe that is full must not hold anybody up."""

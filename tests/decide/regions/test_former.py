@@ -80,6 +80,7 @@ def snapshot(
         trial=None,
         situation=QUIET,
         samples=(sample,),
+        served_s=at_s,
         measured=rows,
     )
 
@@ -105,7 +106,7 @@ def is_old(situation: Situation, plan: str) -> bool:
 def ask(
     asked: Former, plan: Plan, region_s: dict[str, float], rows: tuple[Measurement, ...] = ()
 ) -> Proposal | None:
-    """A minute after the plan was put in force."""
+    """After a minute of calls on the plan."""
     asked.see(snapshot(plan, region_s))
     seen = snapshot(plan, region_s, rows, at_s=60.0)
     asked.see(seen)

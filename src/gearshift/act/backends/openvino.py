@@ -135,8 +135,8 @@ def compile_model(order: Order, body: "OnnxBody", arrays: dict[str, np.ndarray])
     settings = {
         "INFERENCE_NUM_THREADS": order.threads,
         "NUM_STREAMS": 1,
-        # All cores, a thread each: whoever shares one with a neighbour does less of the work.
-        "ENABLE_CPU_PINNING": 1 < order.threads == len(order.engine.cores),
+        # Its first thread would stay on the first core, and wait there for a neighbour's turns.
+        "ENABLE_CPU_PINNING": False,
         "INFERENCE_PRECISION_HINT": "f32",
     }
     return _core().compile_model(_core().read_model(model.SerializeToString()), "CPU", settings)

@@ -36,8 +36,9 @@ PLAINLY = 1.15
 """What gains more need not wait until all is measured."""
 LOOKED_S = 120.0
 """A region in which nothing better was found is left for so long, then for twice that."""
-CALM_S = 15.0
-"""So long the same plan must have served in the same situation: what is found anew is for long."""
+CALM_S = 30.0
+"""So much time of calls the same plan must have served in the same situation: what is found anew is
+for long."""
 MAX_ASKED = 4
 """So many questions are remembered: what was measured may come later than the word that it was."""
 SLOW = frozenset(entry.name for entry in LIBRARY if entry.build is Build.SLOW)
@@ -62,15 +63,16 @@ class Former:
     _asked: dict[str, dict[Key, tuple[RewriteView, str]]] = field(default_factory=dict)
     """By fingerprint: what is to be measured, what was seen of it then, and by which entry."""
     _calm: tuple[Situation | None, str] = (None, "")
-    _since_s: float = 0.0
-    """Since when this plan has served in this situation."""
+    _served_s: float = 0.0
+    """Time of calls for which this plan has served in this situation."""
 
     def see(self, snapshot: Snapshot) -> None:
         self.ledger.measured(self.signature, snapshot.measured)
         self._teach(snapshot.measured)
         self.ledger.served(snapshot.samples)
         if self._calm != (snapshot.situation, snapshot.plan):
-            self._calm, self._since_s = (snapshot.situation, snapshot.plan), snapshot.at_s
+            self._calm, self._served_s = (snapshot.situation, snapshot.plan), 0.0
+        self._served_s += snapshot.served_s
 
     def _teach(self, rows: Iterable[Measurement]) -> None:
         for row in rows:
@@ -99,8 +101,7 @@ class Former:
         """For a quiet machine only: beside others a region falls short for their sake; and for
         calls of the sizes that pieces are known for. `is_old` tells what was tried already."""
         situation = snapshot.situation
-        calm_s = snapshot.at_s - self._since_s
-        if situation is None or situation.neighbours or calm_s < CALM_S:
+        if situation is None or situation.neighbours or self._served_s < CALM_S:
             return None
         if situation.signature != self.signature:
             return None
