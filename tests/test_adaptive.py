@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import psutil
 import pytest
@@ -13,6 +13,7 @@ from torch import nn
 
 import gearshift
 from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.capture.load import capture
 from gearshift.decide.guard import Limits
 from gearshift.errors import VerifyError
 from gearshift.ir.region import identity
@@ -89,11 +90,57 @@ def test_a_first_start_rehearses_and_serves_the_best_from_the_first_call(
         assert len(rehearsed) > 1
         assert runtime.plan.fingerprint in rehearsed
         assert "took least on the example" in runtime.decisions[-1].reason
+        assert "plans in" in runtime.explain(), "how long it took"
         loop = runtime._loop
         assert loop is not None
         assert loop.guard.served_s == 0, "these were no calls"
         assert loop.guard.spent_s == 0, "and no trials"
         torch.testing.assert_close(runtime(x), model(x), atol=1e-4, rtol=1e-4)
+    with gearshift.adapt(model, x, policy="bandit") as runtime:
+        assert runtime.plan != whole(runtime.program.graph)
+        assert runtime._loop is not None
+        assert runtime._loop.rehearsed[0] == 0, "all was known"
+
+
+def test_a_model_in_training_mode_is_not_rehearsed() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).eval()
+    program = capture(model, torch.randn(4, 8), {})
+    model.train()
+    before = model[1].running_mean.clone()
+    with gearshift.adapt(program, policy="bandit"):
+        torch.testing.assert_close(model[1].running_mean, before)
+
+
+def test_what_fails_before_the_first_call_does_not_keep_anybody_from_calling(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setenv("GEARSHIFT_HOME", str(tmp_path))
+    monkeypatch.setattr("gearshift.adaptive.rehearse", fail)
+    model, x = many_layers()
+    with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():
+        torch.testing.assert_close(runtime(x), model(x), atol=1e-4, rtol=1e-4)
+
+
+def test_an_interrupt_before_the_first_call_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("GEARSHIFT_HOME", str(tmp_path))
+    monkeypatch.setattr("gearshift.adaptive.rehearse", interrupt)
+    before = set(threading.enumerate())
+    model, x = many_layers()
+    with pytest.raises(KeyboardInterrupt):
+        gearshift.adapt(model, x, policy="bandit")
+    assert not psutil.Process().children()
+    end_s = monotonic() + 10
+    while any("gearshift" in t.name for t in set(threading.enumerate()) - before):
+        assert monotonic() < end_s, set(threading.enumerate()) - before
+        sleep(0.05)
 
 
 @pytest.mark.capability("core.monitor")

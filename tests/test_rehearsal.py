@@ -1,71 +1,112 @@
 """Before the first call, on a machine made of numbers."""
 
+import pytest
+
+from gearshift.decide.control import InProcess
 from gearshift.decide.guard import Limits
 from gearshift.hands import Refusal
 from gearshift.ir.snapshot import Situation
-from gearshift.rehearsal import A_BUILD, rehearse
-from tests.decide.world import EAGER, ONE, PLANS, TIMES, TWO, World, loop
+from gearshift.loop import Loop
+from gearshift.plan import Plan, Region, Rewrite
+from gearshift.rehearsal import A_BUILD, is_slow, rehearse
+from tests.decide.world import BUILD_S, EAGER, ONE, PLANS, TIMES, TWO, World, loop
 
 SECONDS = Limits().setup_s
 
 
-def rehearsed(world: World, seconds: float = SECONDS) -> World:
+def start(world: World) -> Loop:
+    """It is known who else is there."""
     running = loop(world)
-    running.look_around()
-    rehearse(running, PLANS.values(), seconds)
-    return world
+    for _ in range(4):
+        world.now_s += 0.1
+        running.glance()
+    running.seen = running.observe()
+    return running
+
+
+def rehearsed(world: World, seconds: float = SECONDS) -> Loop:
+    running = start(world)
+    rehearse(running, PLANS.values(), seconds, world.clock)
+    return running
 
 
 def test_the_best_serves_from_the_first_call() -> None:
     world = World()
     world.ready = [EAGER.fingerprint]
-    rehearsed(world)
+    running = rehearsed(world)
     assert world.plan == TWO
     assert world.served == (0, 0.0), "nobody has called yet"
     assert set(world.made_ready) == {TWO, ONE}
+    assert running.rehearsed[0] == len(PLANS)
+    assert dict(world.gains)[TWO.fingerprint] == pytest.approx(2.0, rel=0.05), "as is told"
+
+
+def test_a_plan_that_gains_little_more_than_noise_serves_too() -> None:
+    world = World({**TIMES, (TWO, 0): 0.032})
+    rehearsed(world)
+    assert world.plan == TWO
 
 
 def test_beside_a_neighbour_another_is_the_best() -> None:
     world = World()
     world.neighbours = 1
-    assert rehearsed(world).plan == ONE
+    rehearsed(world)
+    assert world.plan == ONE
 
 
 def test_what_was_found_out_is_kept_for_the_situation_it_was_found_in() -> None:
     world = World()
-    running = loop(world)
-    running.look_around()
-    rehearse(running, PLANS.values(), SECONDS)
+    running = rehearsed(world)
     quiet = Situation(signature="x", neighbours=0)
     known = {f for f in PLANS if running.guard.model.measured(quiet, f) is not None}
     assert known == PLANS.keys()
-    asked = len(world.made_ready)
-    rehearse(running, PLANS.values(), SECONDS)
-    assert len(world.made_ready) == asked, "what is known is not rehearsed again"
+    ready, now_s = len(world.made_ready), world.now_s
+    rehearse(running, PLANS.values(), SECONDS, world.clock)
+    assert (len(world.made_ready), world.now_s) == (ready, now_s), "what is known takes no time"
 
 
-def test_what_cannot_be_made_ready_is_passed_over() -> None:
+def test_what_cannot_be_made_ready_is_passed_over_and_not_asked_for_beside_calls() -> None:
     world = World()
     world.refuses[TWO] = Refusal("no room", lasting=False)
-    assert rehearsed(world).plan == ONE
+    running = rehearsed(world)
+    assert world.plan == ONE
+    assert isinstance(running.control, InProcess)
+    assert TWO.fingerprint not in running.control.mind.options.allowed, "for a while"
 
 
 def test_a_plan_hardly_better_is_left_to_turns_on_live_calls() -> None:
-    times = {**TIMES, (TWO, 0): 0.0385, (ONE, 0): 0.039}
-    assert rehearsed(World(times)).plan == EAGER
+    world = World({**TIMES, (TWO, 0): 0.0385, (ONE, 0): 0.039})
+    rehearsed(world)
+    assert world.plan == EAGER
 
 
-def test_a_model_too_slow_to_make_anything_ready_is_left_to_its_calls() -> None:
+def test_a_model_too_slow_to_make_anything_ready_is_called_once() -> None:
     slow = {key: seconds * 100 for key, seconds in TIMES.items()}
     world = World(slow)
     assert A_BUILD * slow[EAGER, 0] > SECONDS
-    rehearsed(world)
+    running = start(world)
+    now_s = world.now_s
+    rehearse(running, PLANS.values(), SECONDS, world.clock)
     assert world.plan == EAGER
     assert not world.made_ready
+    assert world.now_s - now_s < 1.1 * slow[EAGER, 0]
 
 
-def test_without_time_nothing_is_rehearsed() -> None:
+def test_what_does_not_fit_into_the_time_is_left_to_calls() -> None:
+    """The first plan does: the time is over then."""
     world = World()
-    rehearsed(world, 0.0)
-    assert world.plan == EAGER
-    assert not world.made_ready
+    running = start(world)
+    now_s, seconds = world.now_s, A_BUILD * TIMES[EAGER, 0] + 0.1
+    assert seconds < 3 * BUILD_S
+    rehearse(running, PLANS.values(), seconds, world.clock)
+    assert world.made_ready == [TWO]
+    assert world.now_s - now_s < seconds + BUILD_S + 1
+    assert world.plan == TWO
+
+
+def test_what_is_slow_to_build_is_for_the_time_beside_calls() -> None:
+    plans = [Plan(regions=(Region(ops=("a",), rewrite=Rewrite(backend=name)),)) for name in BOTH]
+    assert list(map(is_slow, plans)) == [True, False]
+
+
+BOTH = ("inductor", "openvino")

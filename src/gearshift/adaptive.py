@@ -20,6 +20,7 @@ from gearshift.act.background import Background
 from gearshift.act.changes import Changes
 from gearshift.act.executor import Timing, drained, key_of, outer_key
 from gearshift.act.labels import signature_text, size_number
+from gearshift.act.layers import layers_of
 from gearshift.act.measure import measure
 from gearshift.act.openmp import sparing
 from gearshift.capture.calls import own_copy
@@ -28,7 +29,7 @@ from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Guard, Limits
 from gearshift.decide.keep import Keep
 from gearshift.decide.messages import Hello
-from gearshift.decide.policy import POLICIES, SPLITTING, Proposal
+from gearshift.decide.policy import POLICIES, PPO, SPLITTING, Proposal
 from gearshift.decide.regions.forming import Forming
 from gearshift.decide.reward import Costs, reward
 from gearshift.decide.split.actions import NUM_ENGINES, SPLITS
@@ -38,6 +39,7 @@ from gearshift.hands import Done, Gone, Refusal
 from gearshift.ir.measurement import Measurement, Metric
 from gearshift.ir.pieces import Piece, pieces_of
 from gearshift.ir.region import identity
+from gearshift.ir.snapshot import LayerSeen
 from gearshift.ir.work import boundary_bytes, heaviest
 from gearshift.loop import Loop
 from gearshift.observe.hal import open_hal
@@ -112,6 +114,7 @@ def open_loop(
             pieces=pieces_here(runtime, space),
             signature=signature,
             forming=forming,
+            stacks=space.stacks,
         )
     )
     hands = RuntimeHands(runtime, space, changes, background)
@@ -124,11 +127,18 @@ def open_loop(
         ),
         hands=hands,
     )
-    loop.look_around()
-    if known:
-        loop.recall()
-    if policy == Bandit.name and hands.can_play:
-        rehearse(loop, plans.values(), limits.setup_s)
+    try:
+        if known or limits.setup_s:
+            loop.look_around()
+        if known:
+            loop.recall()
+        if limits.setup_s and policy in (Bandit.name, PPO) and hands.can_play:
+            rehearse(loop, plans.values(), limits.setup_s)
+    except Exception:  # then plans are found while calls flow; a bug is shown, not swallowed
+        log.exception("what could be known before the first call is not")
+    except BaseException:
+        loop.sampler.close()
+        raise
     loop.start()
     return loop
 
@@ -205,9 +215,13 @@ def costs(loop: Loop) -> dict[str, str]:
     if energy_j is not None and taken is not None:
         parts = reward(guard.costs.objective, latency_s=taken.mean_s, energy_j=energy_j)
         found["reward"] = f"{_named(asdict(parts))}, together {parts.total:.3g}"
+    num_timed, rehearsed_s = loop.rehearsed
+    if num_timed:
+        found["rehearsal"] = f"{num_timed} plans in {rehearsed_s:.1f} s before the first call"
     if answer.reward:
         total, named = sum(answer.reward.values()), _named(answer.reward)
-        found["reward of the split"] = f"{named}, together {total:.3g}"
+        chosen = "layers' settings" if answer.policy == PPO else "split"
+        found[f"reward of the {chosen}"] = f"{named}, together {total:.3g}"
     lived_s = seen.at_s - loop.began_s
     if lived_s > 0:
         here, there = loop.cost_s / lived_s, answer.cpu_s / lived_s
@@ -336,30 +350,36 @@ class RuntimeHands:
 
     @property
     def can_play(self) -> bool:
-        """A model with its own Python between its parts is run for its callers only."""
-        return "" in self._runtime.program.by_name
+        """A model with its own Python between its parts is run for its callers only, and so is one
+        that a call would train."""
+        whole = self._runtime.program.by_name.get("")
+        return whole is not None and not whole.watch.training()
 
-    def make_ready(self, plan: Plan, reason: str) -> bool:
+    def make_ready(self, plan: Plan, reason: str, *, keep: Plan) -> Refusal | None:
         crowd = self._runtime._crowd
+        refusals: list[Refusal | None] = []
+        self._changes.serving.standing_by(keep)  # the last one looked at goes last
         stand_by = sparing(self._changes.stand_by, lambda: crowd.neighbours)
-        try:
-            stand_by(plan, reason)
-        except GearshiftError:  # which is on record
-            return False
-        return True
+        _attempt(lambda: stand_by(plan, reason), refusals.append)
+        return refusals[0]
 
-    def play(self, plan: Plan, seconds: float, least: int) -> None:
-        serving, example = self._changes.serving, self._runtime.program.example
-        prepared = serving.standing_by(plan)
+    def play(self, plan: Plan, seconds: float, least: int, between: Callable[[], object]) -> None:
+        changes, runtime = self._changes, self._runtime
+        prepared = changes.serving.standing_by(plan)
         if prepared is None:  # it had to make room
             return
-        args, kwargs = own_copy(example)
-        end_s, calls = perf_counter() + seconds, 0
+        args, kwargs = own_copy(runtime.program.example)
+        end_s, calls, faults = perf_counter() + seconds, 0, sum(runtime.faults.values())
         with torch.no_grad():
             while calls < least or perf_counter() < end_s:
                 prepared(*args, **kwargs)
                 calls += 1
-        self._played.extend((plan.fingerprint, t) for t in prepared.executor.timings())
+                between()
+        timings = [(plan.fingerprint, timing) for timing in prepared.executor.timings()]
+        if sum(runtime.faults.values()) > faults:
+            changes.ban(plan, "it failed on the example")
+        else:
+            self._played.extend(timings)
 
     def measure(self, proposal: Proposal, done: Done) -> None:
         self._soon(lambda: self._measure(proposal), done)
@@ -386,6 +406,11 @@ class RuntimeHands:
 
     def take_measured(self) -> tuple[Measurement, ...]:
         return tuple(drained(self._measured))
+
+    def take_layers(self) -> tuple[LayerSeen, ...]:
+        serving = self._changes.serving
+        chunks = list(drained(serving.fresh_chunks))
+        return () if serving.trial is not None else layers_of(chunks)
 
     def amend(self, plan: str, measured_gain: float) -> None:
         self._changes.amend(plan, measured_gain)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gearshift.act.engines import discover
 from gearshift.act.pool import EnginePool
 from gearshift.capture.compile_backend import compiled
+from gearshift.decide.guard import Limits
 from gearshift.decide.keep import Keep
 from gearshift.errors import UsageError
 from gearshift.plan.plan import whole
@@ -33,7 +34,8 @@ def gearshift(
     options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """`options={"rewrite": "onnxruntime"}` runs on that backend and changes nothing. Without it the
-    first graphs adapt, each with a loop and a control process of its own; later ones stay eager."""
+    first graphs adapt, each with a loop and a control process of its own; later ones stay eager.
+    Nothing is rehearsed: a call is waiting."""
     unknown = set(options or ()) - {"rewrite"}
     if unknown:
         raise UsageError(f"unknown option {min(unknown)!r}; there is 'rewrite'")
@@ -44,7 +46,9 @@ def gearshift(
         policy = Keep.name if rewrite is not None or adapting >= MAX_ADAPTING else None
         if policy is not None and rewrite is None:
             log.warning("%d graphs adapt already; this one stays eager", MAX_ADAPTING)
-        runtime = adapt(module, tensors, engines=shared_engines(), policy=policy)
+        runtime = adapt(
+            module, tensors, engines=shared_engines(), policy=policy, limits=Limits(setup_s=0)
+        )
         runtimes.add(runtime)
         if rewrite is not None:
             runtime.swap(whole(runtime.program.graph, rewrite=parse_rewrite(rewrite)))

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gearshift.decide.policy import Proposal
 from gearshift.ir.measurement import Measurement
+from gearshift.ir.snapshot import LayerSeen
 from gearshift.observe.sampler import Timed
 from gearshift.plan.plan import Plan
 
@@ -82,18 +83,23 @@ class Hands(Protocol):
 
     def stand_by(self, proposal: Proposal, done: Done) -> None: ...
 
-    def make_ready(self, plan: Plan, reason: str) -> bool:
-        """On this thread, before the first call; False if it cannot be."""
+    def make_ready(self, plan: Plan, reason: str, *, keep: Plan) -> Refusal | None:
+        """On this thread, before the first call. What is to be kept goes last if there is too
+        little room for all."""
 
-    def play(self, plan: Plan, seconds: float, least: int) -> None:
+    def play(self, plan: Plan, seconds: float, least: int, between: Callable[[], object]) -> None:
         """The example on a plan that is ready, for so long and at least so often; `timings` tells
-        what it took."""
+        what it took. A plan that fails is not ready any more."""
 
     def measure(self, proposal: Proposal, done: Done) -> None:
         """Times each region by itself; `take_measured` tells what came of it."""
 
     def take_measured(self) -> tuple[Measurement, ...]:
         """Since this was last asked."""
+
+    def take_layers(self) -> tuple[LayerSeen, ...]:
+        """What recurrent layers did in the calls that `timings` told of, if all were of the plan in
+        force."""
 
     def amend(self, plan: str, measured_gain: float) -> None:
         """What the last change to this plan brought, once it is known."""

@@ -49,6 +49,9 @@ class Loop:
         self.cost_s = 0.0
         """CPU time of this side; `answer` tells the other's."""
         self.began_s = monotonic()
+        """When calls could come."""
+        self.rehearsed: tuple[int, float] = (0, 0.0)
+        """How many plans were timed before that, and how long it took."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gearshift loop", daemon=True)
 
@@ -91,7 +94,8 @@ class Loop:
             ready=hands.ready,
         )
         may_build = self.guard.may_build(snapshot.situation)
-        return replace(snapshot, may_build=may_build, measured=hands.take_measured())
+        told = replace(snapshot, may_build=may_build, measured=hands.take_measured())
+        return replace(told, layers=hands.take_layers())
 
     def ask(self, snapshot: Snapshot) -> Proposal | None:
         """The answer may be to an earlier question."""
@@ -186,6 +190,7 @@ class Loop:
         for _ in range(LOOKS):
             self._stop.wait(TICK_S)
             self.glance()
+        self.seen = self.observe()
 
     def recall(self) -> None:
         """Before the first call: what is known from earlier starts to be best serves, and what is
@@ -229,6 +234,7 @@ class Loop:
         return self.changeover.under_way or self.sampler.doubtful
 
     def start(self) -> None:
+        self.began_s = monotonic()
         self._thread.start()
 
     def close(self) -> None:

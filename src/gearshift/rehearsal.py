@@ -3,16 +3,16 @@
 Sees protocols only. What it finds out is told and kept like what calls took.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import monotonic
 
 from gearshift.decide.policy import How, Proposal
-from gearshift.hands import Hands
 from gearshift.ir.snapshot import Situation
 from gearshift.loop import Loop
+from gearshift.plan.library import Build, entry_of
 from gearshift.plan.plan import Plan
 
-WARM_UP_S, PLAY_S, LEAST = 0.1, 0.15, 6
+WARM_UP_S, PLAY_S, LEAST = 0.25, 0.15, 6
 """So long, and so often, the example runs on a plan; what it warms up with does not count, and is
 long enough to see who else is there."""
 CLOSE, ROUNDS = 1.3, 2
@@ -23,47 +23,76 @@ does the plan."""
 REASON = "made ready and timed before the first call"
 
 
-def rehearse(loop: Loop, plans: Iterable[Plan], seconds: float) -> None:
+def rehearse(
+    loop: Loop, plans: Iterable[Plan], seconds: float, clock: Callable[[], float] = monotonic
+) -> None:
     """Those not measured yet in the situation there is, most hopeful first; the best of all
-    serves. A model so slow that not even one could be made ready is left to its calls."""
-    rehearsal = Rehearsal(loop)
-    eager = next(iter(plans))
-    end_s = monotonic() + seconds
-    eager_s = rehearsal.time(eager) or rehearsal.time(eager)  # somebody may have come meanwhile
-    if eager_s is None or A_BUILD * eager_s > seconds:
-        return
-    for plan in rehearsal.hopeful(plans):
-        if monotonic() > end_s:
-            break
-        if loop.hands.make_ready(plan, REASON):
-            rehearsal.time(plan)
-    for _ in range(ROUNDS):
-        for plan in rehearsal.close(plans):
-            rehearsal.time(plan)
-    rehearsal.choose()
+    serves. The first of them is the model itself: one so slow that not even one plan could be made
+    ready is left to its calls."""
+    start_s = clock()
+    rehearsal = Rehearsal(loop, list(plans), lambda: start_s + seconds - clock())
+    rehearsal.run()
+    loop.rehearsed = (len(rehearsal.timed), clock() - start_s)
 
 
 class Rehearsal:
-    def __init__(self, loop: Loop) -> None:
-        self.loop, self.guard = loop, loop.guard
-        self.hands: Hands = loop.hands
+    def __init__(self, loop: Loop, plans: list[Plan], left_s: Callable[[], float]) -> None:
+        self.loop, self.guard, self.hands = loop, loop.guard, loop.hands
+        self.eager, self.plans = plans[0], plans
+        self.left_s = left_s
+        self.timed: set[Plan] = set()
+
+    def run(self) -> None:
+        if all(self._known_s(plan) is not None or is_slow(plan) for plan in self.plans):
+            return
+        before_s = self.left_s()
+        self.hands.play(self.eager, 0.0, 1, self.loop.glance)
+        if A_BUILD * (before_s - self.left_s()) > before_s:
+            return
+        if self._known_s(self.eager) is None:
+            self.time(self.eager)
+        for plan in self.hopeful():
+            if self.left_s() > 0:
+                self.try_out(plan)
+        for _ in range(ROUNDS):
+            for plan in self.close():
+                if self.left_s() > 0:
+                    self.time(plan)
+        self.choose()
 
     @property
     def situation(self) -> Situation | None:
         return None if self.loop.seen is None else self.loop.seen.situation
 
-    def time(self, plan: Plan) -> float | None:
-        """Seconds it takes here; None if that is not known yet."""
+    def try_out(self, plan: Plan) -> None:
+        refusal = self.hands.make_ready(plan, REASON, keep=self._best())
+        snapshot = self.loop.seen
+        if refusal is None:
+            self.time(plan)
+        elif snapshot is not None:
+            proposal = Proposal(plan=plan, how=How.TRY, reason=REASON)
+            self.loop.changeover.refuse(proposal, snapshot, refusal)
+
+    def time(self, plan: Plan) -> None:
+        """Once more if somebody came or went meanwhile."""
+        self._time(plan)
+        if self._known_s(plan) is None:
+            self._time(plan)
+        self.timed.add(plan)
+        eager_s, plan_s = self._known_s(self.eager), self._known_s(plan)
+        if plan != self.eager and eager_s is not None and plan_s is not None:
+            self.hands.amend(plan.fingerprint, eager_s / plan_s)
+
+    def _time(self, plan: Plan) -> None:
         loop = self.loop
-        self.hands.play(plan, WARM_UP_S, 1)
+        self.hands.play(plan, WARM_UP_S, 1, loop.glance)
         loop.glance()
         loop.observe()  # what was before
-        self.hands.play(plan, PLAY_S, LEAST)
+        self.hands.play(plan, PLAY_S, LEAST, loop.glance)
         loop.glance()
         loop.seen = snapshot = loop.observe()
         self.guard.note(snapshot)
         loop.ask(snapshot)
-        return self._known_s(plan)
 
     def _known_s(self, plan: Plan) -> float | None:
         if self.situation is None:
@@ -71,33 +100,43 @@ class Rehearsal:
         seen = self.guard.model.measured(self.situation, plan.fingerprint)
         return None if seen is None else seen.mean_s
 
-    def hopeful(self, plans: Iterable[Plan]) -> list[Plan]:
+    def _known(self) -> dict[Plan, float]:
+        """Of those that could serve at once."""
+        ready = set(self.hands.ready)
+        known = {plan: self._known_s(plan) for plan in self.plans if plan.fingerprint in ready}
+        return {plan: seconds for plan, seconds in known.items() if seconds is not None}
+
+    def _best(self) -> Plan:
+        known = self._known()
+        return min(known, key=lambda plan: known[plan], default=self.eager)
+
+    def hopeful(self) -> list[Plan]:
         """Those not measured here, what is foreseen to take least first."""
-        situation, known = self.situation, self.guard.plans
+        situation = self.situation
         if situation is None:
             return []
         foreseen = {
-            plan: self.guard.model.estimate(plan, situation, known)
-            for plan in plans
-            if self._known_s(plan) is None
+            plan: self.guard.model.estimate(plan, situation, self.guard.plans)
+            for plan in self.plans
+            if self._known_s(plan) is None and not is_slow(plan)
         }
         hopes = {plan: e.mean_s for plan, e in foreseen.items() if e is not None}
         return sorted(hopes, key=lambda plan: hopes[plan])
 
-    def close(self, plans: Iterable[Plan]) -> list[Plan]:
+    def close(self) -> list[Plan]:
         """What may be the best as well."""
-        ready = set(self.hands.ready)
-        known = {p: self._known_s(p) for p in plans if p.fingerprint in ready}
-        times = {plan: seconds for plan, seconds in known.items() if seconds is not None}
-        least_s = min(times.values(), default=0.0)
-        near = [plan for plan, seconds in times.items() if seconds <= CLOSE * least_s]
+        known = self._known()
+        least_s = min(known.values(), default=0.0)
+        near = [plan for plan, seconds in known.items() if seconds <= CLOSE * least_s]
         return near if len(near) > 1 else []
 
     def choose(self) -> None:
         """By the guard's own record."""
         snapshot = self.loop.seen
-        found = None if snapshot is None else self.guard.better_known(snapshot)
-        if snapshot is None or found is None:
+        if snapshot is None:
+            return
+        found = self.guard.better_known(snapshot, self.guard.limits.slower)
+        if found is None:
             return
         plan, best, ratio = found
         proposal = Proposal(
@@ -108,3 +147,9 @@ class Rehearsal:
             current_s=best.mean_s * ratio,
         )
         self.loop.changeover.adopt(proposal, snapshot)
+
+
+def is_slow(plan: Plan) -> bool:
+    """To build: that is for the time beside calls."""
+    entries = [entry_of(region.rewrite) for region in plan.regions]
+    return any(entry is not None and entry.build is Build.SLOW for entry in entries)

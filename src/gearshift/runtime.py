@@ -71,17 +71,19 @@ def adapt(
     merging_threshold: float = FORMING.merging_threshold,
     rl_training_epochs: int = FORMING.rl_training_epochs,
 ) -> "Runtime":
-    """A drop-in for `model`. Takes the seconds of an export, then serves: eager at once, better
-    plans as they are found while calls flow, or the one given to `swap`.
+    """A drop-in for `model`. Takes the seconds of an export and of a rehearsal, in which plans are
+    timed on the example; the best serves from the first call, better ones as they are found while
+    calls flow, or the one given to `swap`.
 
     `example_inputs` is a tensor, a tuple of positional arguments or a dict of keyword arguments.
     `model` may also be a built-in name, `module:factory`, `file.py:factory`, a .pt2 or .onnx file.
     `policy` decides: bandit, rules, proportional; share, greedy, dqn, which choose how the model is
-    divided over two cores; or keep for a runtime that changes nothing by itself. `limits` bound
-    what it may cost. The last four say how regions are formed while it serves: how many levels
-    down the hierarchy they are at first, below which share of the roofline one is divided, above
-    which share of their time what lies between two merges them, and how many lessons an agent
-    takes from each measurement.
+    divided over two cores; ppo, which sets recurrent layers; or keep for a runtime that changes
+    nothing by itself. `limits` bound what it may cost; with `Limits(setup_s=0)` nothing is timed
+    before the first call. The last four say how regions are formed while it serves: how many
+    levels down the hierarchy they are at first, below which share of the roofline one is divided,
+    above which share of their time what lies between two merges them, and how many lessons an
+    agent takes from each measurement.
     """
     forming = Forming(
         initial_granularity=initial_granularity,
@@ -162,9 +164,13 @@ class Runtime:
         )
         self._loop: Loop | None = None
         if control is not None and program.fragments:
-            self._loop = open_loop(
-                self, self._changes, self._background, control, policy, limits, forming
-            )
+            try:
+                self._loop = open_loop(
+                    self, self._changes, self._background, control, policy, limits, forming
+                )
+            except BaseException:
+                _end(self._background, self._pool if self._owns_pool else None)
+                raise
         elif control is not None:
             control.close()
         ending = finalize(self, _end, self._background, self._pool if self._owns_pool else None)

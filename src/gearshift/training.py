@@ -16,8 +16,8 @@ from gearshift import settings
 from gearshift.console import counting, note, say, working
 from gearshift.decide.learn.agent import SIMULATED, Role
 from gearshift.decide.learn.dqn import Dqn
-from gearshift.decide.learn.ppo import PPO, Actor
-from gearshift.decide.policy import DQN
+from gearshift.decide.learn.ppo import Actor
+from gearshift.decide.policy import DQN, PPO
 from gearshift.decide.rewrite.agent import ROLE as REWRITE
 from gearshift.decide.rewrite.reward import RewriteWeights
 from gearshift.decide.split.agent import ROLE as SPLIT

@@ -1,6 +1,6 @@
 """A machine and a model made of numbers: plans that take so long beside so many neighbours."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gearshift.act.turns import BLOCK
@@ -14,7 +14,7 @@ from gearshift.decide.reward import Costs
 from gearshift.hands import Done, Refusal
 from gearshift.ir.measurement import Measurement, Metric, Source
 from gearshift.ir.roofline import Roofline
-from gearshift.ir.snapshot import Snapshot
+from gearshift.ir.snapshot import LayerSeen, Snapshot
 from gearshift.ir.work import Work
 from gearshift.loop import Loop
 from gearshift.observe.sampler import ENERGY, OTHERS, Sampler
@@ -23,6 +23,7 @@ from gearshift.plan import Objective, Plan, Region, Rewrite
 from gearshift.predict.table import Table
 
 CORES = 2
+BUILD_S = 0.5
 WORK = Work(flops=1e9, moved_bytes=2e7, set_bytes=1e7)
 KEY = {"machine": "m", "versions": "v", "graph": "g"}
 EAGER = Plan(regions=(Region(ops=("a",)),))
@@ -124,19 +125,21 @@ class World:
             self.pending.append((plan.fingerprint, call))
         return call_s
 
-    def make_ready(self, plan: Plan, reason: str) -> bool:
+    def make_ready(self, plan: Plan, reason: str, *, keep: Plan) -> Refusal | None:
+        self.now_s += BUILD_S
         if plan in self.refuses:
-            return False
+            return self.refuses[plan]
         self.made_ready.append(plan)
         self.ready.append(plan.fingerprint)
-        return True
+        return None
 
-    def play(self, plan: Plan, seconds: float, least: int) -> None:
+    def play(self, plan: Plan, seconds: float, least: int, between: Callable[[], object]) -> None:
         end_s, calls = self.now_s + seconds, 0
         while calls < least or self.now_s < end_s:
             self.turn += 1
             self._run(plan)
             calls += 1
+            between()
 
     def clock(self) -> float:
         return self.now_s
@@ -209,6 +212,9 @@ class World:
         done(Refusal("nothing to measure here", lasting=True))
 
     def take_measured(self) -> tuple[Measurement, ...]:
+        return ()
+
+    def take_layers(self) -> tuple[LayerSeen, ...]:
         return ()
 
     def amend(self, plan: str, measured_gain: float) -> None:

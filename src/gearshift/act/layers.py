@@ -5,6 +5,7 @@ Must not know why the plan changes. Only settings are handed over: a call keeps 
 its state is where it was.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from gearshift.act.compile import Variant
@@ -12,6 +13,7 @@ from gearshift.act.executor import drained
 from gearshift.act.lower.unroll import Unrolled
 from gearshift.act.prepared import Prepared
 from gearshift.act.recurrent.runner import Chunk
+from gearshift.ir.snapshot import LayerSeen
 from gearshift.plan.plan import Region
 
 
@@ -50,6 +52,27 @@ def chunks_of(variants: Iterable[Variant]) -> Iterator[tuple[str, Chunk]]:
         for board in unrolled.boards:
             for chunk in drained(board.seen):
                 yield region.name, chunk
+
+
+def layers_of(chunks: Iterable[tuple[str, Chunk]]) -> tuple[LayerSeen, ...]:
+    """What each layer did, all its chunks together."""
+    found: dict[tuple[str, int], list[Chunk]] = defaultdict(list)
+    for region, chunk in chunks:
+        found[region, chunk.layer].append(chunk)
+    return tuple(_seen(region, layer, mine) for (region, layer), mine in sorted(found.items()))
+
+
+def _seen(region: str, layer: int, chunks: list[Chunk]) -> LayerSeen:
+    return LayerSeen(
+        region=region,
+        layer=layer,
+        busy_s=sum(chunk.end_s - chunk.begin_s for chunk in chunks),
+        num_steps=sum(chunk.num_steps for chunk in chunks),
+        row_steps=sum(chunk.num_steps * chunk.num_rows for chunk in chunks),
+        num_walks=sum(chunk.at == 0 for chunk in chunks),
+        most_steps=max(chunk.at + chunk.num_steps for chunk in chunks),
+        most_rows=max(chunk.num_rows for chunk in chunks),
+    )
 
 
 def _built(prepared: Prepared) -> list[Variant]:

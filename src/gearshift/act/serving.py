@@ -44,7 +44,9 @@ class Serving:
         self.recent: deque[tuple[Plan, Timing]] = deque(maxlen=RECENT_CALLS)
         """The last calls that `timings` told of,"""
         self.chunks: deque[tuple[str, Chunk]] = deque(maxlen=RECENT_CHUNKS)
-        """and of recurrent regions the last chunks."""
+        """and of recurrent regions the last chunks,"""
+        self.fresh_chunks: deque[tuple[str, Chunk]] = deque(maxlen=RECENT_CHUNKS)
+        """those nobody has asked for yet once more."""
         self._background, self._watch_live = background, watch_live
         self._exchanging = threading.Lock()
 
@@ -66,7 +68,9 @@ class Serving:
             for timing in executor.timings():
                 self.recent.append((executor.plan, timing))
                 yield executor.plan, timing
-        self.chunks.extend(chunks_of(built for v in self.variants for built in list(v.built)))
+        chunks = list(chunks_of(built for v in self.variants for built in list(v.built)))
+        self.chunks.extend(chunks)
+        self.fresh_chunks.extend(chunks)
 
     def serve(
         self, prepared: Prepared, *, shelve: Prepared | None = None, wanted: bool = True

@@ -40,7 +40,9 @@ class Shelf:
         return len(self._plans) > (FEW if held_bytes > FEW_BYTES else MAX_PLANS)
 
     def look(self, plan: Plan) -> Prepared | None:
-        """What stands by stays there."""
+        """It stays there, and is the one wanted last."""
+        if plan in self._plans:
+            self._plans.move_to_end(plan)
         return self._plans.get(plan)
 
     def take(self, plan: Plan) -> Prepared | None:

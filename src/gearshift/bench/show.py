@@ -49,6 +49,7 @@ def show_runtime(data: Mapping[str, Any], out: Console) -> None:
         "of oracle",
         "p95 vs eager",
         "CPU vs peer",
+        "ready s",
     )
     table = _table(title, 3, "model", "trace", "start", *times, *ratios)
     for case in data["cases"]:
@@ -56,6 +57,8 @@ def show_runtime(data: Mapping[str, Any], out: Console) -> None:
         took = (case["gearshift_s"], peers["eager"], case["best_static_s"], case["oracle_s"])
         names = ("vs_eager", "vs_best_peer", "vs_best_static", "of_oracle", "p95_vs_eager")
         cells = [f"{case[name]:.2f}" for name in (*names, "cpu_vs_best_peer")]
+        ready_s = case["ready_s"][f"gearshift, {about['trace']}, {about['start']}"]
+        cells.append(f"{ready_s:.1f}")
         table.add_row(about["model"], about["trace"], about["start"], *map(_ms, took), *cells)
     out.print(table)
     title = "after a change: when a plan within 10 % of the oracle's was in force, to stay"

@@ -4,6 +4,7 @@ Reads a line, thinks, answers with a line. Ends when nobody speaks to it any mor
 """
 
 import json
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -15,6 +16,7 @@ from gearshift.ir.roofline import Roofline
 from gearshift.observe.hal.roofline import measure_roofline
 from gearshift.observe.store import Store, open_store
 
+log = logging.getLogger("gearshift")
 NICENESS = 10
 ROOFLINE = "roofline by large products"
 """The name it is kept by; under `roofline` a store may hold a lower one, of small products."""
@@ -39,13 +41,14 @@ def main() -> None:
             subject=hello.subject,
             pieces=hello.pieces,
             forming=hello.forming,
+            stacks=hello.stacks,
             signature=hello.signature,
             home=Path(hello.home),
         )
         machine = hello.key["machine"]
+        mind.table.roofline = _kept_roofline(store, machine) or _measured_roofline(store, machine)
         with suppress(OSError):
             os.nice(NICENESS)
-        mind.table.roofline = _kept_roofline(store, machine) or _measured_roofline(store, machine)
         for line in sys.stdin:
             snapshot, outcomes = read_news(line)
             for outcome in outcomes:
@@ -63,9 +66,13 @@ def _kept_roofline(store: Store, machine: str) -> Roofline | None:
         return None
 
 
-def _measured_roofline(store: Store, machine: str) -> Roofline:
-    """Once on a machine, before its first model is called."""
-    roofline = measure_roofline()
+def _measured_roofline(store: Store, machine: str) -> Roofline | None:
+    """Once on a machine, before its first model is called. It can be done without."""
+    try:
+        roofline = measure_roofline()
+    except Exception:
+        log.exception("the roofline cannot be measured")
+        return None
     store.set_fact(machine, ROOFLINE, json.dumps(roofline.to_dict()))
     return roofline
 

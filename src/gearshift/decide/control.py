@@ -19,7 +19,7 @@ from gearshift.decide.messages import Answer, Hello, read_answer, write_hello, w
 from gearshift.decide.mind import Mind
 from gearshift.decide.policy import Outcome
 from gearshift.ir.measurement import Measurement
-from gearshift.ir.snapshot import Sample, Snapshot
+from gearshift.ir.snapshot import LayerSeen, Sample, Snapshot
 from gearshift.observe.sampler import ASLEEP_S
 
 log = logging.getLogger("gearshift")
@@ -77,6 +77,7 @@ class ChildProcess:
         self._back_off_s = BACK_OFF_S
         self._samples: tuple[Sample, ...] = ()
         self._measured: tuple[Measurement, ...] = ()
+        self._layers: tuple[LayerSeen, ...] = ()
         self._served_s = 0.0
         """Of calls since the child was last told."""
         self._told: Snapshot | None = None
@@ -101,7 +102,8 @@ class ChildProcess:
         self._outcomes += outcomes
         self._samples = (*self._samples, *snapshot.samples)[-MAX_WAITING:]
         self._measured = (*self._measured, *snapshot.measured)[-MAX_WAITING:]
-        self._served_s += snapshot.served_s
+        self._layers = snapshot.layers or self._layers
+        self._served_s += min(snapshot.served_s, asleep_s)  # several callers pass it at once
         if not self._alive(snapshot.at_s):
             return None
         answer = None
@@ -112,7 +114,7 @@ class ChildProcess:
             answer = replace(answer, cpu_s=self._ended_cpu_s + self._cpu_s)
         if self._asked_s is None and self._worth_telling(snapshot):
             waiting = replace(snapshot, samples=self._samples, measured=self._measured)
-            self._tell(replace(waiting, served_s=self._served_s))
+            self._tell(replace(waiting, layers=self._layers, served_s=self._served_s))
         return answer
 
     def close(self) -> None:
@@ -140,7 +142,7 @@ class ChildProcess:
         self._told = snapshot
         self._asked_s = snapshot.at_s
         self._samples, self._measured, self._outcomes = (), (), []
-        self._served_s = 0.0
+        self._layers, self._served_s = (), 0.0
 
     def _say(self, line: str) -> None:
         """By a thread of its own: a pipe that is full must not hold anybody up."""
@@ -169,6 +171,7 @@ class ChildProcess:
     def _start(self) -> bool:
         """False if the system does not let us now."""
         self._answers, self._asked_s, self._told = [], None, None
+        self._served_s = 0.0
         try:
             process = self._popen()
         except OSError as error:

@@ -253,9 +253,12 @@ class Guard:
         costs = self.costs
         return costs.of(situation, plan, new.mean_s) > costs.of(situation, in_force, old.at_worst_s)
 
-    def better_known(self, snapshot: Snapshot) -> tuple[Plan, Estimate, float] | None:
+    def better_known(
+        self, snapshot: Snapshot, clearly: float | None = None
+    ) -> tuple[Plan, Estimate, float] | None:
         """What to go back to if the plan in force is clearly slower, what is known of that, and how
-        many times slower the one in force is."""
+        many times slower the one in force is. What is clear depends on how long ago both were
+        measured, unless it is said."""
         situation = snapshot.situation
         if situation is None or snapshot.trial is not None or self.too_soon(snapshot):
             return None
@@ -268,7 +271,8 @@ class Guard:
             return None
         best = min(costs, key=lambda f: costs[f])
         ratio = costs[snapshot.plan] / costs[best]
-        sure = ratio * (1 - SURE * now.deviation_s / now.mean_s) > self._clearly(snapshot)
+        clearly = self._clearly(snapshot) if clearly is None else clearly
+        sure = ratio * (1 - SURE * now.deviation_s / now.mean_s) > clearly
         return (self.plans[best], known[best], ratio) if sure else None
 
     def switched(self, snapshot: Snapshot) -> None:

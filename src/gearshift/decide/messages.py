@@ -14,6 +14,7 @@ from gearshift.decide.split.sight import Subject
 from gearshift.ir import pieces
 from gearshift.ir import snapshot as snapshots
 from gearshift.ir.pieces import Piece
+from gearshift.ir.recurrent import Stack
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.objective import Objective, SplitWeights
@@ -40,6 +41,8 @@ class Hello:
     signature: str | None = None
     """Of the example: what the pieces' work was counted for, and what they are measured on."""
     forming: Forming = field(default_factory=Forming)
+    stacks: Mapping[str, Stack] = field(default_factory=dict)
+    """The recurrent ops that can be unrolled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,7 @@ def write_hello(hello: Hello) -> str:
             "pieces": hello.pieces and pieces.to_data(hello.pieces),
             "signature": hello.signature,
             "forming": asdict(hello.forming),
+            "stacks": {name: asdict(stack) for name, stack in hello.stacks.items()},
         }
     )
 
@@ -93,6 +97,7 @@ def read_hello(line: str) -> Hello:
     return Hello(
         pieces=tree and pieces.from_data(tree),
         forming=Forming(**data.pop("forming")),
+        stacks={name: Stack(**stack) for name, stack in data.pop("stacks").items()},
         plans={plan.fingerprint: plan for plan in plans},
         objective=objective,
         subject=subject and Subject.from_data(subject),

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from gearshift.decide.messages import Answer
 from gearshift.decide.policies import policy_named
-from gearshift.decide.policy import DQN, How, Options, Outcome, Proposal
+from gearshift.decide.policy import DQN, PPO, How, Options, Outcome, Proposal
 from gearshift.decide.regions.former import Former
 from gearshift.decide.regions.forming import Forming
 from gearshift.decide.regions.ledger import Key
@@ -26,9 +26,13 @@ from gearshift.decide.rules import Rules
 from gearshift.decide.split.account import Account
 from gearshift.decide.split.agent import Agent
 from gearshift.decide.split.sight import Subject
-from gearshift.errors import CheckpointError
+from gearshift.decide.unroll.agent import Agent as Unroller
+from gearshift.decide.unroll.policy import Subject as Unrolled
+from gearshift.decide.unroll.policy import UnrollPolicy
+from gearshift.errors import CheckpointError, MissingExtraError
 from gearshift.ir.measurement import Source
 from gearshift.ir.pieces import Piece
+from gearshift.ir.recurrent import Stack
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.ir.topology import CALLER
 from gearshift.observe.store import DecisionRow, PlanKey, PlanRow, RegionKey, Store
@@ -46,6 +50,7 @@ TRUSTED = 20
 SAVE_EVERY_S = 2.0
 CALIBRATION, NEIGHBOURS = "calibration", "neighbours "
 NO_IDENTITIES: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+NO_STACKS: Mapping[str, Stack] = MappingProxyType({})
 
 
 class Mind:
@@ -63,6 +68,7 @@ class Mind:
         pieces: Piece | None = None,
         forming: Forming | None = None,
         signature: str | None = None,
+        stacks: Mapping[str, Stack] = NO_STACKS,
         home: Path | None = None,
     ) -> None:
         """`key` names machine, versions and graph in the store; `pieces` are what regions may be
@@ -79,6 +85,7 @@ class Mind:
         self._decided: list[Decision] = []
         self._saved_s = -inf
         self._agent = None if policy != DQN else _agent(home, self.key["machine"], objective)
+        self._unroller = None if policy != PPO else _unroller(home, self.key["machine"])
         self._account = (
             None
             if subject is None
@@ -113,6 +120,8 @@ class Mind:
             account=self._account,
             agent=self._agent,
             former=former,
+            unroller=self._unroller,
+            unrolled=_unrolled(stacks, num_cores, objective),
         )
 
     def see(self, snapshot: Snapshot) -> Answer:
@@ -169,7 +178,17 @@ class Mind:
         """Now and then, when nobody waits for an answer: what was learned is saved."""
         if at_s - self._saved_s > SAVE_EVERY_S:
             self._saved_s = at_s
+            self._teach()
             self.save()
+
+    def _teach(self) -> None:
+        """What was lived through by an agent that learns many steps at a time."""
+        if self._unroller is not None:
+            try:
+                self._unroller.learn()
+            except MissingExtraError as error:
+                log.warning("%s; it decides as it is", error)
+                self._unroller.rollout.steps.clear()
 
     def save(self) -> None:
         where = {"machine": self.key["machine"], "graph": self.key["graph"]}
@@ -185,11 +204,13 @@ class Mind:
         self._unsaved.clear()
         learned = json.dumps(self.table.calibration.to_data())
         self.store.set_fact(self.key["machine"], CALIBRATION, learned)
-        for agent in (self._agent, self._rewriter):
+        for agent in (self._agent, self._rewriter, self._unroller):
             if agent is not None:
                 agent.keep()
 
     def _reward(self, snapshot: Snapshot) -> dict[str, float]:
+        if isinstance(self.policy, UnrollPolicy):
+            return {} if self.policy.reward is None else self.policy.reward.parts()
         mine = [sample for sample in snapshot.samples if sample.plan == snapshot.plan]
         if self._account is None or not mine:
             return {}
@@ -350,6 +371,22 @@ def _agent(home: Path | None, machine: str, objective: Objective) -> Agent | Non
     except CheckpointError as error:
         log.error("%s; the bandit decides", error)
         return None
+
+
+def _unroller(home: Path | None, machine: str) -> Unroller | None:
+    try:
+        return Unroller(home or Path(), machine)
+    except CheckpointError as error:
+        log.error("%s; the bandit decides", error)
+        return None
+
+
+def _unrolled(stacks: Mapping[str, Stack], num_cores: int, objective: Objective) -> Unrolled | None:
+    """None where nothing is recurrent."""
+    if not stacks:
+        return None
+    limit = objective.memory_limit
+    return Unrolled(stacks=stacks, num_cores=num_cores, memory_limit=limit)
 
 
 def _rewriter(home: Path | None, machine: str) -> Rewriter | None:

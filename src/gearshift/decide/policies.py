@@ -7,7 +7,7 @@ import logging
 
 from gearshift.decide.bandit import Bandit, Score
 from gearshift.decide.keep import Keep
-from gearshift.decide.policy import DQN, GREEDY, POLICIES, SPLITTING, Policy
+from gearshift.decide.policy import DQN, GREEDY, POLICIES, PPO, SPLITTING, Policy
 from gearshift.decide.proportional import Proportional
 from gearshift.decide.regions.former import Former
 from gearshift.decide.rules import Rules
@@ -15,6 +15,9 @@ from gearshift.decide.split.account import Account
 from gearshift.decide.split.agent import Agent
 from gearshift.decide.split.players import Greedy, Learned, Player, Share
 from gearshift.decide.split.policy import SplitPolicy
+from gearshift.decide.unroll.agent import Agent as Unroller
+from gearshift.decide.unroll.players import Learned as LearnedSteps
+from gearshift.decide.unroll.policy import Subject, UnrollPolicy
 from gearshift.errors import UsageError
 from gearshift.plan.objective import SplitWeights
 from gearshift.predict.table import Table
@@ -32,16 +35,26 @@ def policy_named(
     account: Account | None,
     agent: Agent | None,
     former: Former | None = None,
+    unroller: Unroller | None = None,
+    unrolled: Subject | None = None,
 ) -> Policy:
-    """The bandit, where there is nothing to divide for one that would, or no sound agent."""
+    """The bandit, where there is nothing to divide or to unroll for one that would, or no sound
+    agent."""
+    bandit = Bandit(table, score, former, lambda: table.roofline)
     if name == Bandit.name:
-        return Bandit(table, score, former, lambda: table.roofline)
+        return bandit
+    if name == PPO:
+        if unroller is not None and unrolled is not None:
+            steps = LearnedSteps(unroller.actor, rollout=unroller.rollout)
+            return UnrollPolicy(bandit, steps, unrolled, table)
+        log.warning("policy %s: nothing to unroll here, or no agent; the bandit decides", name)
+        return bandit
     if name in SPLITTING:
         player = None if account is None else _player(name, account.weights, agent)
         if account is not None and player is not None:
             return SplitPolicy(player, account, lambda: _bandwidth_bytes_s(table))
         log.warning("policy %s: nothing to divide here, or no agent; the bandit decides", name)
-        return Bandit(table, score)
+        return bandit
     simple: dict[str, type[Policy]] = {kind.name: kind for kind in (Keep, Rules, Proportional)}
     if name not in simple:
         raise UsageError(f"no policy {name!r}; there are {', '.join(POLICIES)}")

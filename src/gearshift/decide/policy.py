@@ -17,7 +17,9 @@ CHANGED, TOO_SLOW = "the situation changed", "too slow"
 MAX_REFUSALS = 2
 SPLITTING = DQN, GREEDY, SHARE = ("dqn", "greedy", "share")
 """Policies that choose how the model is divided over two engines."""
-POLICIES = ("bandit", "keep", "proportional", "rules", *SPLITTING)
+PPO = "ppo"
+"""The one that chooses steps of recurrent layers."""
+POLICIES = ("bandit", "keep", "proportional", "rules", *SPLITTING, PPO)
 
 
 class How(StrEnum):

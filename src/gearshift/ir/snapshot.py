@@ -43,6 +43,26 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSeen:
+    """What one layer of a recurrent region did in the calls since the last snapshot."""
+
+    region: str
+    layer: int
+    busy_s: float
+    """At work, in all directions and on all engines together."""
+    num_steps: int
+    """In all calls,"""
+    row_steps: int
+    """and as many times the rows each had;"""
+    num_walks: int
+    """through the sequence: one a call, or one for each direction or share of the rows."""
+    most_steps: int
+    """Of one call,"""
+    most_rows: int
+    """and of one step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     at_s: float
     plan: str
@@ -70,6 +90,8 @@ class Snapshot:
     shares: Mapping[str, float] = field(default_factory=dict)
     """By engine, of the work of the regions that the plan in force divides; empty if there are
     none."""
+    layers: tuple[LayerSeen, ...] = ()
+    """Of the recurrent regions that the plan in force unrolls; none while two plans take turns."""
     readings: Mapping[str, Metric] = field(default_factory=dict)
 
 
@@ -90,6 +112,7 @@ def to_data(snapshot: Snapshot) -> dict[str, Any]:
         "may_build": snapshot.may_build,
         "measured": [asdict(row) for row in snapshot.measured],
         "shares": dict(snapshot.shares),
+        "layers": [asdict(layer) for layer in snapshot.layers],
         "readings": readings,
     }
 
@@ -143,6 +166,7 @@ def from_data(data: Mapping[str, Any]) -> Snapshot:
         may_build=data["may_build"],
         measured=tuple(map(_measurement, data["measured"])),
         shares=data["shares"],
+        layers=tuple(LayerSeen(**layer) for layer in data["layers"]),
         readings=readings,
     )
 

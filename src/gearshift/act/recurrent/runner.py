@@ -35,6 +35,8 @@ class Chunk:
     layer: int
     begin_s: float
     end_s: float
+    at: int
+    """The first of its steps."""
     num_steps: int
     num_rows: int
     steps: Steps
@@ -136,7 +138,7 @@ class Runner:
         if steps is None:
             return False
         layer, end_s = self.first + number, perf_counter()
-        chunk = Chunk(layer, begin_s, end_s, walk.at - at, walk.num_rows, steps)
+        chunk = Chunk(layer, begin_s, end_s, at, walk.at - at, walk.num_rows, steps)
         self.board.seen.append(chunk)
         return True
 

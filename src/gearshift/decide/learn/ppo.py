@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
     from torch import nn
 
-PPO = "ppo"
 FAR = 1e6
 """No input is larger."""
 

@@ -72,7 +72,8 @@ class Former:
         self.ledger.served(snapshot.samples)
         if self._calm != (snapshot.situation, snapshot.plan):
             self._calm, self._served_s = (snapshot.situation, snapshot.plan), 0.0
-        self._served_s += snapshot.served_s
+        else:
+            self._served_s += snapshot.served_s
 
     def _teach(self, rows: Iterable[Measurement]) -> None:
         for row in rows:

@@ -40,9 +40,9 @@ class Discipline:
         self.calls_kept[layer] = 0
         self._ages.append(0)
 
-    def called(self) -> None:
-        """A call more."""
-        self.calls_kept = [calls + 1 for calls in self.calls_kept]
-        self._ages = deque(age + 1 for age in self._ages)
+    def called(self, times: int = 1) -> None:
+        """So many calls more."""
+        self.calls_kept = [calls + times for calls in self.calls_kept]
+        self._ages = deque(age + times for age in self._ages)
         while self._ages and self._ages[0] >= self.constraints.window_calls:
             self._ages.popleft()

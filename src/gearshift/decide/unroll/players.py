@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from gearshift.decide.learn.ppo import PPO, Actor, Lived, Rollout
-from gearshift.decide.policy import GREEDY
+from gearshift.decide.learn.ppo import Actor, Lived, Rollout
+from gearshift.decide.policy import GREEDY, PPO
 from gearshift.decide.split.players import ALWAYS, SOMETIMES
 from gearshift.decide.unroll.actions import (
     CHOICE,
