@@ -37,7 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rehearsal": {"ir", "plan", "decide", "hands", "loop"},
     "view": {"plan"},
     # Recipes wire the parts; nothing above knows of them.
-    "adaptive": PARTS,
+    "runtime_hands": PARTS,
+    "adaptive": {*PARTS, "runtime_hands"},
     "tell_regions": PARTS,
     "tell": {*PARTS, "adaptive", "tell_regions"},
     "runtime": {*PARTS, "adaptive", "tell"},
