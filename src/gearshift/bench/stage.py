@@ -33,9 +33,11 @@ class LifePace:
 class Turns:
     slice_s: float = 1.0
     rounds: int = 6
-    """Slices of each contender, if that is enough for"""
+    """Slices of each contender,"""
     min_calls: int = 30
-    """so many calls of each."""
+    """and more of one that has had fewer calls than this;"""
+    most: int = 12
+    """so many slices at most: beside a neighbour one call may take a second."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,14 +99,18 @@ def in_turns(
     """Slices of each, as many odd ones as even ones, in rotating order."""
     names, turn = list(contenders), 0
     answers: dict[str, Answers] = {name: [] for name in names}
-    while turn < pace.rounds or turn % 2 or _fewest(answers) < pace.min_calls:
-        stage.say(f"{stage.model}: all in turns, round {turn + 1}")
-        place = turn % len(names)
-        for name in names[place:] + names[:place]:
+    while wanting := [name for name in names if _wants(answers[name], turn, pace)]:
+        stage.say(f"{stage.model}: in turns, round {turn + 1}, {len(wanting)} contenders")
+        place = turn % len(wanting)
+        for name in wanting[place:] + wanting[:place]:
             answers[name].append(contenders[name].run(pace.slice_s))
         turn += 1
     return answers
 
 
-def _fewest(answers: Mapping[str, Answers]) -> int:
-    return min(sum(len(answer["call_s"]) for answer in mine) for mine in answers.values())
+def _wants(answers: Answers, turn: int, pace: Turns) -> bool:
+    """Another slice."""
+    if turn < pace.rounds or len(answers) % 2:
+        return True
+    few = sum(len(answer["call_s"]) for answer in answers) < pace.min_calls
+    return few and len(answers) == turn < pace.most
