@@ -49,6 +49,7 @@ class Pace:
 QUICK = Pace(
     life=LifePace(seconds=15.0, longer=0),
     beside=LifePace(seconds=8.0, longer=0),
+    turns=Turns(slice_s=0.5, rounds=4, min_calls=8, most=4),
     cases=(
         *_named(UNIFORM, "lstm_l2_h256_t100_b8"),
         *_named(SKEWED, "lstm_l2_h256_t200_b32"),
