@@ -24,6 +24,7 @@ log = logging.getLogger("gearshift")
 TICK_S, CALM_S, STEP_EVERY = 0.1, 0.2, 2
 """Who else is there is looked at each tick, less often while all is calm; if nothing is under way,
 the rest every few ticks."""
+ROLLED_BACK = "rolled back: the plan in force takes {:.2f} times as long here"
 MAX_SERVED = 64
 """Situations of which it is remembered what served them."""
 RECALL_S, RECALL_TICK_S, MAX_REPEATS = 5.0, 0.02, 2
@@ -157,16 +158,18 @@ class Loop:
         self.changeover.adopt(proposal, snapshot)
         return True
 
-    def roll_back(self, snapshot: Snapshot) -> bool:
+    def roll_back(
+        self, snapshot: Snapshot, why: str = ROLLED_BACK, clearly: float | None = None
+    ) -> bool:
         """What is known to be slower than another does not stay, whatever the policy thinks."""
-        found = self.guard.better_known(snapshot)
+        found = self.guard.better_known(snapshot, clearly)
         if found is None or self.hands.why_illegal(found[0]) is not None:
             return False
         plan, best, ratio = found
         proposal = Proposal(
             plan=plan,
             how=How.ADOPT,
-            reason=f"rolled back: the plan in force takes {ratio:.2f} times as long here",
+            reason=why.format(ratio),
             predicted_s=best.mean_s,
             current_s=best.mean_s * ratio,
         )

@@ -21,6 +21,7 @@ A_BUILD = 30
 """Calls' worth of time to make the first plan ready: the model answers a dozen questions, and so
 does the plan."""
 REASON = "made ready and timed before the first call"
+CHOSEN = "took least on the example, before the first call: {:.2f} times as fast"
 
 
 def rehearse(
@@ -132,21 +133,8 @@ class Rehearsal:
 
     def choose(self) -> None:
         """By the guard's own record."""
-        snapshot = self.loop.seen
-        if snapshot is None:
-            return
-        found = self.guard.better_known(snapshot, self.guard.limits.slower)
-        if found is None:
-            return
-        plan, best, ratio = found
-        proposal = Proposal(
-            plan=plan,
-            how=How.ADOPT,
-            reason=f"took least on the example, before the first call, in {self.situation}",
-            predicted_s=best.mean_s,
-            current_s=best.mean_s * ratio,
-        )
-        self.loop.changeover.adopt(proposal, snapshot)
+        if self.loop.seen is not None:
+            self.loop.roll_back(self.loop.seen, CHOSEN, self.guard.limits.slower)
 
 
 def is_slow(plan: Plan) -> bool:
