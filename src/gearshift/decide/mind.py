@@ -6,12 +6,13 @@ Must not know the data plane; everything it is told and says is plain data.
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 from time import process_time
 from types import MappingProxyType
+from typing import TypeVar
 
 from gearshift.decide.messages import Answer
 from gearshift.decide.policies import policy_named
@@ -45,6 +46,7 @@ from gearshift.predict.estimate import Estimate
 from gearshift.predict.table import Table
 
 log = logging.getLogger("gearshift")
+A = TypeVar("A")
 TRUSTED = 20
 """What the store tells counts for no more than so many calls: the machine may have changed."""
 SAVE_EVERY_S = 2.0
@@ -84,8 +86,13 @@ class Mind:
         self._foreseen: dict[tuple[Situation, str], Estimate] = {}
         self._decided: list[Decision] = []
         self._saved_s = -inf
-        self._agent = None if policy != DQN else _agent(home, self.key["machine"], objective)
-        self._unroller = None if policy != PPO else _unroller(home, self.key["machine"])
+        folder, machine, instead = home or Path(), self.key["machine"], "the bandit decides"
+        self._agent: Agent | None = None
+        self._unroller: Unroller | None = None
+        if policy == DQN:
+            self._agent = _sound(lambda: Agent(folder, machine, objective.split.time), instead)
+        if policy == PPO:
+            self._unroller = _sound(lambda: Unroller(folder, machine), instead)
         self._account = (
             None
             if subject is None
@@ -97,9 +104,10 @@ class Mind:
             self.table.add(sample)
         forming = forming or Forming()
         self._signature = signature
-        self._rewriter = (
-            _rewriter(home, self.key["machine"]) if forming.rl_training_epochs else None
-        )
+        self._rewriter: Rewriter | None = None
+        if forming.rl_training_epochs:
+            measured = "all that is quick to build is measured"
+            self._rewriter = _sound(lambda: Rewriter(folder, machine), measured)
         former = None
         if pieces is not None and signature is not None:
             learned = self._rewriter and Learned(self._rewriter.dqn, learning=True)
@@ -365,19 +373,12 @@ def _context(situation: Situation) -> str:
     return f"{NEIGHBOURS}{situation.neighbours}"
 
 
-def _agent(home: Path | None, machine: str, objective: Objective) -> Agent | None:
+def _sound(make: Callable[[], A], otherwise: str) -> A | None:
+    """An agent from its file; None, and it is said who decides then, if that is not sound."""
     try:
-        return Agent(home or Path(), machine, objective.split.time)
+        return make()
     except CheckpointError as error:
-        log.error("%s; the bandit decides", error)
-        return None
-
-
-def _unroller(home: Path | None, machine: str) -> Unroller | None:
-    try:
-        return Unroller(home or Path(), machine)
-    except CheckpointError as error:
-        log.error("%s; the bandit decides", error)
+        log.error("%s; %s", error, otherwise)
         return None
 
 
@@ -387,11 +388,3 @@ def _unrolled(stacks: Mapping[str, Stack], num_cores: int, objective: Objective)
         return None
     limit = objective.memory_limit
     return Unrolled(stacks=stacks, num_cores=num_cores, memory_limit=limit)
-
-
-def _rewriter(home: Path | None, machine: str) -> Rewriter | None:
-    try:
-        return Rewriter(home or Path(), machine)
-    except CheckpointError as error:
-        log.error("%s; all that is quick to build is measured", error)
-        return None
