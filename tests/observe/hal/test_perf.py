@@ -1,4 +1,5 @@
 import mmap
+import resource
 import threading
 import time
 
@@ -62,12 +63,21 @@ def test_page_faults_are_counted_in_this_thread_and_in_those_it_starts() -> None
     assert event.read() is None
 
 
+def switches_of_this_thread() -> int:
+    usage = resource.getrusage(resource.RUSAGE_THREAD)
+    return usage.ru_nvcsw + usage.ru_nivcsw
+
+
 def test_sleeping_switches_context() -> None:
+    """As often as the kernel's own books say: a sleep whose time is up before it begins switches
+    nothing."""
     event = opened(CONTEXT_SWITCHES)
     start = faults_of(event)
+    start_switches = switches_of_this_thread()
     for _ in range(20):
         time.sleep(0.001)
-    assert faults_of(event) - start >= 20
+    switches = switches_of_this_thread() - start_switches
+    assert faults_of(event) - start >= switches > 10
     event.close()
 
 
