@@ -302,7 +302,7 @@ class InParts(nn.Module):
 def test_sizes_are_told_apart_for_a_model_captured_in_parts() -> None:
     model, x = InParts().eval(), torch.randn(16, 64)
     with pytest.warns(UserWarning, match="not captured"):
-        runtime = gearshift.adapt(model, x, policy="bandit")
+        runtime = gearshift.adapt(model, x, policy="bandit", limits=AT_ONCE)
     with runtime:
         loop = runtime._loop
         assert loop is not None
@@ -313,6 +313,26 @@ def test_sizes_are_told_apart_for_a_model_captured_in_parts() -> None:
 
         for rows in (16, 48):
             until(runtime, torch.randn(rows, 64), lambda rows=rows: bool(known(rows)))
+
+
+def test_a_model_captured_in_parts_is_rehearsed_and_its_own_python_run_a_few_times(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GEARSHIFT_HOME", str(tmp_path))
+    ran = []
+
+    class Told(InParts):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ran.append(x)
+            return super().forward(x)
+
+    with pytest.warns(UserWarning, match="not captured"):
+        runtime = gearshift.adapt(Told().eval(), torch.randn(16, 64), policy="bandit")
+    with runtime:
+        assert runtime._loop is not None
+        num_timed, _ = runtime._loop.rehearsed
+        assert num_timed > 1
+        assert len(ran) < 50 * num_timed, "by the clock it would be hundreds of times"
 
 
 def test_an_unknown_policy_is_refused_by_name() -> None:

@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": {*PARTS, "runtime", "profile", "adaptive"},
     "live": {*PARTS, "runtime", "bench"},
     "doctor": {*PARTS, "runtime", "tell"},
-    "moment": {*PARTS, "runtime", "live", "tell"},
+    "moment": {*PARTS, "runtime", "live", "tell", "tell_regions"},
     "console": {*PARTS, "runtime", "live", "moment", "tell"},
     "tables": {*PARTS, "runtime", "live", "tell", "doctor", "console"},
     "training": {*PARTS, "bench", "console", "tell"},

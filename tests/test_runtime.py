@@ -167,6 +167,21 @@ def test_a_swap_stands_though_the_weights_changed_before() -> None:
         torch.testing.assert_close(runtime(x), model(x), rtol=1e-4, atol=1e-4)
 
 
+def test_frozen_weights_are_not_looked_at_and_a_broken_promise_is_found_by_the_audit() -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x, policy="keep", frozen=True) as runtime, torch.no_grad():
+        runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+        before = runtime(x)
+        assert runtime.settle(60)
+        model[0].weight.mul_(2)
+        assert torch.equal(runtime(x), before)
+        deadline_s = monotonic() + 30
+        while runtime.running != "eager" and monotonic() < deadline_s:
+            runtime(x)
+            runtime.settle(60)
+        assert torch.equal(runtime(x), model(x))
+
+
 def test_a_plan_for_a_model_of_which_nothing_was_captured_is_refused() -> None:
     model = two_layers().train()
     with pytest.warns(UserWarning, match="training mode"):

@@ -10,7 +10,8 @@ from gearshift.ir.topology import members
 from gearshift.loop import Loop
 from gearshift.observe.sampler import RUN_DELAY
 from gearshift.tell import NOW_CALLS, median_s, recent_calls, shares_now, spans_of
-from gearshift.view.terminal import Load, Moment
+from gearshift.tell_regions import strides_of
+from gearshift.view.terminal import Layer, Load, Moment
 
 if TYPE_CHECKING:
     from gearshift.live import Run
@@ -48,6 +49,7 @@ def moment_of(
         lately_s=lately_s,
         engines=_engines(runtime, calling),
         cores=[] if loop is None else _cores(loop),
+        layers=_layers(runtime),
         decisions=runtime.decisions,
         over=over,
         left_s=left_s,
@@ -75,6 +77,17 @@ def _engines(runtime: "Runtime", calling: float) -> list[Load]:
             share=shares.get(name),
         )
         for name, work_s in worked.items()
+    ]
+
+
+def _layers(runtime: "Runtime") -> list[Layer]:
+    """As each went through its last steps, if the plan in force says how."""
+    if all(region.unroll is None for region in runtime.plan.regions):
+        return []
+    last = {stride.layer: stride for stride in strides_of(runtime, 0.0)}
+    return [
+        Layer(name=name, setting=stride.setting, step_s=stride.step_s)
+        for name, stride in last.items()
     ]
 
 

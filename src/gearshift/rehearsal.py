@@ -20,6 +20,9 @@ CLOSE, ROUNDS = 1.3, 2
 A_BUILD = 30
 """Calls' worth of time to make the first plan ready: the model answers a dozen questions, and so
 does the plan."""
+CALLS, LONGER = 80, 5.0
+"""A model whose own calls are slow gets the time of so many of them, but no more than so many times
+what others get."""
 REASON = "made ready and timed before the first call"
 CHOSEN = "took least on the example, before the first call: {:.2f} times as fast"
 
@@ -31,24 +34,30 @@ def rehearse(
     serves. The first of them is the model itself: one so slow that not even one plan could be made
     ready is left to its calls."""
     start_s = clock()
-    rehearsal = Rehearsal(loop, list(plans), lambda: start_s + seconds - clock())
+    rehearsal = Rehearsal(loop, list(plans), seconds, clock)
     rehearsal.run()
     loop.rehearsed = (len(rehearsal.timed), clock() - start_s)
 
 
 class Rehearsal:
-    def __init__(self, loop: Loop, plans: list[Plan], left_s: Callable[[], float]) -> None:
+    def __init__(
+        self, loop: Loop, plans: list[Plan], seconds: float, clock: Callable[[], float]
+    ) -> None:
         self.loop, self.guard, self.hands = loop, loop.guard, loop.hands
         self.eager, self.plans = plans[0], plans
-        self.left_s = left_s
+        self.seconds, self.clock = seconds, clock
+        self.end_s = clock() + seconds
         self.timed: set[Plan] = set()
 
     def run(self) -> None:
         if all(self._known_s(plan) is not None or is_slow(plan) for plan in self.plans):
             return
-        before_s = self.left_s()
         self.hands.play(self.eager, 0.0, 1, self.loop.glance)
-        if A_BUILD * (before_s - self.left_s()) > before_s:
+        start_s = self.clock()
+        self.hands.play(self.eager, 0.0, 1, self.loop.glance)
+        call_s = self.clock() - start_s
+        self.end_s = start_s + min(max(self.seconds, CALLS * call_s), LONGER * self.seconds)
+        if A_BUILD * call_s > self.left_s():
             return
         if self._known_s(self.eager) is None:
             self.time(self.eager)
@@ -60,6 +69,9 @@ class Rehearsal:
                 if self.left_s() > 0:
                     self.time(plan)
         self.choose()
+
+    def left_s(self) -> float:
+        return self.end_s - self.clock()
 
     @property
     def situation(self) -> Situation | None:

@@ -35,7 +35,7 @@ from gearshift.act.space import space_of
 from gearshift.act.tally import Tallies
 from gearshift.act.variants import Workshop
 from gearshift.act.verify import Tolerance
-from gearshift.adaptive import explain, open_control, open_loop
+from gearshift.adaptive import open_control, open_loop
 from gearshift.capture.load import capture
 from gearshift.capture.program import Fragment, Program
 from gearshift.decide.control import ChildProcess
@@ -46,10 +46,10 @@ from gearshift.errors import EngineError, PlanError
 from gearshift.ir.measurement import Memory
 from gearshift.loop import Loop
 from gearshift.observe.store import cpu_quota
-from gearshift.plan import Objective, Plan, Region, Space, check, render
+from gearshift.plan import Objective, Plan, Region, Space, check
 from gearshift.plan.decision import TRIAL, Decision
 from gearshift.plan.plan import ordered
-from gearshift.tell import costs_of, deciding, story_of, write
+from gearshift.tell import explained, story_of, write
 from gearshift.view.report import page
 
 SETTLE_S = 10.0
@@ -66,6 +66,7 @@ def adapt(
     tolerance: Tolerance | None = None,
     policy: str | None = None,
     limits: Limits | None = None,
+    frozen: bool = False,
     initial_granularity: int = FORMING.initial_granularity,
     performance_threshold: float = FORMING.performance_threshold,
     merging_threshold: float = FORMING.merging_threshold,
@@ -80,10 +81,11 @@ def adapt(
     `policy` decides: bandit, rules, proportional; share, greedy, dqn, which choose how the model is
     divided over two cores; ppo, which sets recurrent layers; or keep for a runtime that changes
     nothing by itself. `limits` bound what it may cost; with `Limits(setup_s=0)` nothing is timed
-    before the first call. The last four say how regions are formed while it serves: how many
-    levels down the hierarchy they are at first, below which share of the roofline one is divided,
-    above which share of their time what lies between two merges them, and how many lessons an
-    agent takes from each measurement.
+    before the first call. `frozen` promises that the weights will not change, as an export does:
+    else they are looked at before each call. The last four say how regions are formed while it
+    serves: how many levels down the hierarchy they are at first, below which share of the roofline
+    one is divided, above which share of their time what lies between two merges them, and how many
+    lessons an agent takes from each measurement.
     """
     forming = Forming(
         initial_granularity=initial_granularity,
@@ -95,6 +97,7 @@ def adapt(
     control = open_control(policy)
     try:
         program = capture(model, example_inputs, example_kwargs or {})
+        program = program.frozen() if frozen else program
         for line in program.uncaptured:
             warnings.warn(f"not captured, runs as before: {line}", stacklevel=2)
         return Runtime(
@@ -138,7 +141,6 @@ class Runtime:
         self._tallies = Tallies()
         self._labels = Labels(program.by_name.get(""))
         self._closed = False
-        self._crowd = Crowd()
         self._quota = cpu_quota()
         self._audit = Audit(
             self._background, tolerance, lambda plan, error: self._mishaps.caught(plan, error)
@@ -161,6 +163,7 @@ class Runtime:
             weights_changed=self._mishaps.weights_changed,
             failed=self._mishaps.failed,
             labels=self._labels,
+            others=self._crowd.others,
         )
         self._loop: Loop | None = None
         if control is not None and program.fragments:
@@ -291,16 +294,7 @@ class Runtime:
 
     def explain(self) -> str:
         """The plan in force, who decides, what led to it, what could not be captured."""
-        lines = [render(self.plan, self.program.graph), f"policy: {deciding(self)}"]
-        lines += [f"{cost.name}: {cost.text}" for cost in costs_of(self)]
-        lines += [f"not captured: {line}" for line in self.program.uncaptured]
-        lines += [f"note: {note}" for f in self.program.fragments for note in f.notes]
-        refused = [(what, why) for v in self._serving.variants for what, why in v.refusals.items()]
-        lines += [f"note: calls of {what} run eagerly: {why}" for what, why in refused]
-        lines += [f"quarantined: {n}: {why}" for n, why in self._pool.quarantined.items()]
-        lines += explain(self._loop) if self._loop is not None else []
-        lines += map(str, self.decisions)
-        return "\n".join(lines)
+        return explained(self)
 
     def remember(self, num_calls: int) -> None:
         """So many of the last calls are kept whole, for a trace; else a few hundred."""
@@ -350,14 +344,9 @@ class Runtime:
 
     def _begin(self) -> None:
         """On the model itself; nothing has changed yet."""
-        background, crowd = self._background, self._crowd
-
-        def others() -> int:
-            """Who wants a core beside the calls: neighbours, and our own background work."""
-            return crowd.neighbours + background.busy
-
-        eager = eager_executor(self.program, self._tallies, self._labels, others)
-        self._serving = Serving(eager, background, self._audit.watch)
+        self._crowd = Crowd(self._background)
+        eager = eager_executor(self.program, self._tallies, self._labels, self._crowd.others)
+        self._serving = Serving(eager, self._background, self._audit.watch)
         self._changes = Changes(self._serving, self.prepare, self._as_captured)
         self._mishaps = Mishaps(
             self._serving,

@@ -131,10 +131,9 @@ class RuntimeHands:
 
     @property
     def can_play(self) -> bool:
-        """A model with its own Python between its parts is run for its callers only, and so is one
-        that a call would train."""
-        whole = self._runtime.program.by_name.get("")
-        return whole is not None and not whole.watch.training()
+        """A call would train a model in training mode."""
+        fragments = self._runtime.program.fragments
+        return not any(fragment.watch.training() for fragment in fragments)
 
     def make_ready(self, plan: Plan, reason: str, *, keep: Plan) -> Refusal | None:
         crowd = self._runtime._crowd
@@ -150,6 +149,8 @@ class RuntimeHands:
         if prepared is None:  # it had to make room
             return
         args, kwargs = own_copy(runtime.program.example)
+        if runtime.program.skeleton is not None:  # its own Python is not run more than must be
+            seconds = 0.0
         end_s, calls, faults = perf_counter() + seconds, 0, sum(runtime.faults.values())
         with torch.no_grad():
             while calls < least or perf_counter() < end_s:

@@ -113,3 +113,20 @@ def show_standings(data: Mapping[str, Any]) -> None:
     for name, row in rows.items():
         table.add_row(name, *(f"{value:.3f}" for value in row.values()))
     Console().print(table)
+    if "library" in data:
+        _show_library(data["library"], data["library_noise"])
+
+
+def _show_library(library: Mapping[str, Mapping[str, Any]], noise: float) -> None:
+    title = f"the library on the regions recorded; twins differ by up to {noise - 1:.0%}"
+    table = Table(title=title)
+    for column in ("entry", "works on"):
+        table.add_column(column, no_wrap=True)
+    for column in ("measured on", "best on", "by at most", "built in"):
+        table.add_column(column, justify="right")
+    table.add_column("where")
+    for name, told in library.items():
+        most = f"{told['most']:.2f}x" if told["best_on"] else "-"
+        counts = (str(told["measured_on"]), str(told["best_on"]), most)
+        table.add_row(name, told["tag"], *counts, f"{told['build_s']:.2f} s", told["where"])
+    Console().print(table)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gearshift.act.executor import Timing, lasted_s
-from gearshift.adaptive import costs
+from gearshift.adaptive import costs, explain
 from gearshift.errors import UsageError
 from gearshift.ir.measurement import Metric
 from gearshift.ir.snapshot import Snapshot
@@ -22,6 +22,7 @@ from gearshift.ir.topology import CALLER
 from gearshift.loop import Loop
 from gearshift.observe.sampler import BUSY, OTHERS, RUN_DELAY, mean_parts, shares_of
 from gearshift.observe.store import machine_fields, versions_key
+from gearshift.plan import render
 from gearshift.plan.decision import TRIAL
 from gearshift.plan.plan import Plan
 from gearshift.plan.rewrite import EAGER
@@ -131,6 +132,21 @@ def machine_lines(found: Mapping[str, Any]) -> dict[str, str]:
     if found["cpu_quota"] != "none":
         told["cpu quota"] = f"{found['cpu_quota']} cores"
     return told | {name: text for name, text in found["versions"].items() if text != "none"}
+
+
+def explained(runtime: "Runtime") -> str:
+    """The plan in force, who decides, what led to it, what could not be captured."""
+    program, loop = runtime.program, runtime._loop
+    lines = [render(runtime.plan, program.graph), f"policy: {deciding(runtime)}"]
+    lines += [f"{cost.name}: {cost.text}" for cost in costs_of(runtime)]
+    lines += [f"not captured: {line}" for line in program.uncaptured]
+    lines += [f"note: {note}" for f in program.fragments for note in f.notes]
+    refused = [(what, why) for v in runtime._serving.variants for what, why in v.refusals.items()]
+    lines += [f"note: calls of {what} run eagerly: {why}" for what, why in refused]
+    lines += [f"quarantined: {n}: {why}" for n, why in runtime._pool.quarantined.items()]
+    lines += explain(loop) if loop is not None else []
+    lines += map(str, runtime.decisions)
+    return "\n".join(lines)
 
 
 def deciding(runtime: "Runtime") -> str:

@@ -60,20 +60,20 @@ def _strip(region: Region, place: Mapping[str, int]) -> Strip:
 
 
 def strides_of(runtime: "Runtime", start_s: float) -> list[Stride]:
-    """Chunks one after the other by the same setting, together."""
+    """Layer by layer; chunks one after the other by the same setting, together."""
     several = len(runtime.space.stacks) > 1
-    by_layer: dict[str, list[Chunk]] = defaultdict(list)
-    for region, chunk in runtime._serving.chunks:
-        where = f"{region} " if several else ""
-        by_layer[f"{where}layer {chunk.layer}"].append(chunk)
+    by_layer: dict[tuple[str, int], list[Chunk]] = defaultdict(list)
+    for region, chunk in list(runtime._serving.chunks):
+        by_layer[region if several else "", chunk.layer].append(chunk)
     found = []
-    for layer, chunks in sorted(by_layer.items()):
+    for (region, layer), chunks in sorted(by_layer.items()):
+        chunks.sort(key=lambda chunk: chunk.begin_s)
         for steps, run in groupby(chunks, key=lambda chunk: chunk.steps):
             alike = list(run)
             took_s = sum(chunk.end_s - chunk.begin_s for chunk in alike)
             found.append(
                 Stride(
-                    layer=layer,
+                    layer=f"{region} layer {layer}".strip(),
                     setting=str(steps),
                     begin_s=alike[0].begin_s - start_s,
                     end_s=alike[-1].end_s - start_s,

@@ -28,6 +28,7 @@ from gearshift.errors import UsageError
 from gearshift.plan.objective import SplitWeights
 from gearshift.sim import (
     profiles,
+    rewrite_library,
     rewrite_profiles,
     rewrite_training,
     split_training,
@@ -125,6 +126,8 @@ def train_rewrite(training: Training) -> dict[str, Any]:
             episodes=training.episodes,
             weights=weights,
         )
+    library = {name: asdict(entry) for name, entry in rewrite_library.won(found).items()}
+    told |= {"library": library, "library_noise": rewrite_library.noise_of(found)}
     return _written(training, REWRITE, trained, told, _plain(stand), _shares(stand))
 
 

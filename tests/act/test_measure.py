@@ -1,5 +1,6 @@
 """Regions measured by themselves, those that cannot be among them."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from torch import nn
 
 import gearshift
 from gearshift.act.backends import BACKENDS, Executable, NullBackend, Order
-from gearshift.act.measure import measure
+from gearshift.act.measure import measure, take_turns
 from gearshift.plan import Region, Rewrite
 
 
@@ -54,3 +55,12 @@ def test_what_fails_or_is_wrong_is_left_out_and_the_others_are_told(
         )
     assert [row.rewrite for row in rows] == ["eager", "onnxruntime"]
     assert all(row.latency_s > 0 and row.ops == ops for row in rows)
+
+
+def test_nobody_always_follows_the_same_other() -> None:
+    seen: list[str] = []
+    calls = {name: lambda name=name: seen.append(name) for name in "abc"}
+    latencies = take_turns(calls, 0.01)
+    assert len({len(times) for times in latencies.values()}) == 1
+    before_b = {one for one, other in pairwise(seen[3:]) if other == "b"}
+    assert {"a", "c"} <= before_b

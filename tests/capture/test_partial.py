@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import gearshift
+from gearshift.capture import partial
 from gearshift.errors import VerifyError
 from gearshift.plan import Rewrite
 from gearshift.plan.plan import whole
@@ -82,7 +83,10 @@ class Asking(nn.Module):
 
 @pytest.mark.filterwarnings("ignore:not captured")
 @pytest.mark.parametrize("how", ["kind", "slice"])
-def test_code_that_asks_what_its_submodules_are_is_not_fooled(how: str) -> None:
+def test_code_that_asks_what_its_submodules_are_is_not_fooled(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partial, "WORTH_SHARE", 0.0)  # however little of the time each takes
     torch.manual_seed(0)
     model, x = Asking(how).eval(), torch.randn(8, 64)
     with gearshift.adapt(model, x) as runtime, torch.no_grad():

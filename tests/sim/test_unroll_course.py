@@ -62,16 +62,16 @@ def test_where_chunks_end(steps: Steps, expected: list[int]) -> None:
     assert ends(Call(lengths=(6, 6)), steps) == expected
 
 
-def test_chunks_of_a_ragged_batch_go_on_to_where_a_row_ends() -> None:
-    assert ends(RAGGED, BY_4) == [6, 10], "after 4 to 7 steps"
+def test_chunks_of_a_ragged_batch_end_where_they_would_in_a_call() -> None:
+    assert ends(RAGGED, BY_4) == [4, 8, 10]
     assert ends(RAGGED, BY_2) == [2, 4, 6, 8, 10]
     assert ends(RAGGED, ROLLED) == list(range(1, 11))
-    assert ends(RAGGED, AT_ONCE) == [10]
+    assert ends(RAGGED, AT_ONCE) == [7, 10], "where a row does"
 
 
 def test_rows_that_ended_are_not_computed_but_to_the_end_of_their_chunk() -> None:
     work = [sum(c.work_s for c in chunks_of(RAGGED, s, s, BY_ROWS)) for s in (BY_4, BY_2)]
-    assert work[0] == pytest.approx((1 + 6 * 0.4) + (1 + 4 * 0.2))
+    assert work[0] == pytest.approx((1 + 4 * 0.4) + (1 + 4 * 0.3) + (1 + 2 * 0.1))
     assert work[1] == pytest.approx(5 + 2 * (0.4 + 0.3 + 0.3 + 0.2 + 0.1))
     assert RAGGED.filled_share == pytest.approx(25 / 40)
 

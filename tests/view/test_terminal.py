@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gearshift.plan.decision import Decision
-from gearshift.view.terminal import Load, Moment, Screen
+from gearshift.view.terminal import Layer, Load, Moment, Screen
 
 
 def moment(num_decisions: int = 30) -> Moment:
@@ -35,6 +35,7 @@ def moment(num_decisions: int = 30) -> Moment:
         lately_s=[0.04, 0.03, 0.02],
         engines=[Load(name="caller", busy=0.98, run_delay=0.02)],
         cores=[Load(name="core 0", busy=1.0, others=0.5), Load(name="core 1", busy=None)],
+        layers=[],
         decisions=decisions,
         over=0.5,
         left_s=20.0,
@@ -82,6 +83,17 @@ def test_a_plan_put_in_force_has_its_reason_on_a_narrow_screen_too() -> None:
     text = "\n".join(drawn(80, 24, replace(moment(), decisions=[dropped, serves])))
     assert "for that" in text
     assert "for this" not in text
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (140, 45)])
+def test_recurrent_layers_have_a_row_each_as_far_as_they_fit(width: int, height: int) -> None:
+    layers = [Layer(name=f"layer {i}", setting="by 16", step_s=25e-6) for i in range(30)]
+    lines = drawn(width, height, replace(moment(), layers=layers))
+    assert len(lines) < height
+    text = "\n".join(lines)
+    assert "20 s left" in text
+    told = [part in text for part in ("by 16", "25 us", "more layers")]
+    assert told == [height > 12] * 3, "on a low screen there is no room for them"
 
 
 def test_it_tells_what_is_under_way() -> None:

@@ -37,15 +37,14 @@ class Audit:
     ) -> None:
         self._background, self._tolerance, self._caught = background, tolerance, caught
         self.due_s = float("inf")
-        self._taken_s = float("-inf")
+        self._taken_s = self._rests_until_s = float("-inf")
         self.checked = 0
         self.worst_error = 0.0
-        self._early = 0
+        self._looks: dict[tuple[Plan, str], tuple[Fragment, int]] = {}
 
     def watch(self, on: bool) -> None:
-        """A plan came into force: look often at first, but not more often than that, however often
-        plans change."""
-        self._early = EARLY_CHECKS
+        """A plan came into force: look often at first if it is new, but not more often than that,
+        however often plans change."""
         soon_s = max(perf_counter(), self._taken_s + EARLY_INTERVAL_S)
         self.due_s = soon_s if on else float("inf")
 
@@ -58,7 +57,11 @@ class Audit:
         result: Any,
     ) -> None:
         """Keeps copies, since the caller owns inputs and outputs from here on."""
-        self.due_s, self._taken_s = float("inf"), perf_counter()
+        now_s = perf_counter()
+        if not self._is_new(plan, fragment) and now_s < self._rests_until_s:
+            self.due_s = self._rests_until_s
+            return
+        self.due_s, self._taken_s = float("inf"), now_s
         copies = own_copy((args, kwargs, result))
         self._background.submit(lambda: self._check(plan, fragment, *copies))
 
@@ -67,14 +70,26 @@ class Audit:
         try:
             if fragment.watch.unchanged():
                 self._compare(fragment, args, kwargs, result)
+                self._looks[plan, fragment.name] = (fragment, self._num_looks(plan, fragment) + 1)
         except VerifyError as difference:
             self._caught(plan, difference)
             return
         except Exception as error:  # the model refuses the call now: no verdict
             log.info("a live call could not be checked: %s", str(error))
-        cost_s = perf_counter() - start_s
-        pause_s = EARLY_INTERVAL_S if self._early > 0 else max(INTERVAL_S, cost_s / SHARE_OF_TIME)
-        self.due_s = perf_counter() + pause_s
+        now_s = perf_counter()
+        if self._is_new(plan, fragment):
+            self.due_s = now_s + EARLY_INTERVAL_S
+        else:
+            rest_s = max(INTERVAL_S, (now_s - start_s) / SHARE_OF_TIME)
+            self.due_s = self._rests_until_s = now_s + rest_s
+
+    def _is_new(self, plan: Plan, fragment: Fragment) -> bool:
+        return self._num_looks(plan, fragment) < EARLY_CHECKS
+
+    def _num_looks(self, plan: Plan, fragment: Fragment) -> int:
+        """Other weights make another fragment."""
+        looked_at, count = self._looks.get((plan, fragment.name), (None, 0))
+        return count if looked_at is fragment else 0
 
     def _compare(self, fragment: Fragment, args: Any, kwargs: Any, result: Any) -> None:
         """By a twin that stays in eval mode, whatever the model's owner does meanwhile."""
@@ -90,4 +105,3 @@ class Audit:
             return  # the weights changed meanwhile
         self.worst_error = max(self.worst_error, error)
         self.checked += 1
-        self._early -= 1

@@ -42,8 +42,9 @@ class Variant:
     def held_bytes(self) -> int:
         return sum(built.held_bytes for built in self.executables)
 
-    def steps(self, leaves: Sequence[Any]) -> Steps:
-        """The flat form, with the sizes of this call filled in."""
+    def steps(self, leaves: Sequence[Any], others: Callable[[], int] = int) -> Steps:
+        """The flat form, with the sizes of this call filled in; `others` tells how many want a core
+        beside it."""
         layout = _Layout(self.fragment, leaves)
         last_read: dict[str, int] = {}
         for index, built in enumerate(self.executables):
@@ -53,7 +54,7 @@ class Variant:
         last_read = {name: index for name, index in last_read.items() if name not in kept}
         pairs = list(zip(self.executables, self.engines, strict=True))
         elsewhere = {i: layout.place() for i, e in enumerate(self.engines) if e.spec.name != CALLER}
-        run, regions = bind(pairs, layout.home, last_read, elsewhere)
+        run, regions = bind(pairs, layout.home, last_read, elsewhere, others)
         indices = index_checks(self.fragment, self._answered(), layout.home, leaves)
         ranges = range_checks(self.fragment, self._exact_below(), layout.home)
         guard = guarding(self._floats(leaves), (*indices, *ranges))

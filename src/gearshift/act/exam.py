@@ -15,8 +15,8 @@ from gearshift.act.samples import Question, ask, extremes, faint, samples, with_
 from gearshift.capture.program import Fragment
 
 MAX_EXAMS, MAX_PASSED = 4, 32
-MAX_BYTES = 1 << 26
-"""A larger one is not kept."""
+MAX_BYTES = 1 << 28
+"""More than this is not kept of all of them together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,8 @@ class Exams:
                 return exam
         exam = make_exam(fragment, leaves)
         if exam.num_bytes <= MAX_BYTES:
+            while sum(kept.num_bytes for _, _, kept in self._made) + exam.num_bytes > MAX_BYTES:
+                self._made.popleft()
             self._made.append((fragment, about, exam))
         return exam
 

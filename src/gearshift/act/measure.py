@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from time import perf_counter
 from typing import Any
 
@@ -27,15 +28,16 @@ MIN_CALLS = 5
 
 
 def take_turns(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
-    """Seconds of each call, in rotating order, until the time is up or each has had its turns."""
-    names = list(calls)
+    """Seconds of each call, until the time is up or each has had its turns. In an order drawn anew
+    each turn: who always follows the same other always finds the same in the caches."""
+    names, order = list(calls), Random(0)
     latencies: dict[str, list[float]] = {name: [] for name in names}
     for name in names:
         calls[name]()
     end_s = perf_counter() + seconds
     turn = 0
     while names and (perf_counter() < end_s or turn < MIN_CALLS):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in order.sample(names, len(names)):
             start_s = perf_counter()
             calls[name]()
             latencies[name].append(perf_counter() - start_s)

@@ -23,9 +23,15 @@ RECENT_CALLS, RECENT_CHUNKS = 512, 8192
 
 @dataclass(slots=True)
 class Crowd:
-    """Who else is there, as whoever looks out for that last told."""
+    """Who wants a core beside the calls."""
 
+    background: Background
     neighbours: int = 0
+    """As whoever looks out for them last told."""
+
+    def others(self) -> int:
+        """Neighbours, and our own background work."""
+        return self.neighbours + self.background.busy
 
 
 class Serving:

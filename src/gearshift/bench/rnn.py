@@ -42,7 +42,7 @@ class Pace:
         *_named(UNIFORM, *CASES),
         *_named(RAGGED, "lstm_l2_h256_t200_b32", "gru_l2_h256_t200_b32", "lstm_l1_h512_t100_b8"),
         *_named(SKEWED, "lstm_l2_h256_t200_b32", "gru_l1_h512_t100_b8"),
-        *_named(STREAMING, "lstm_l2_h256_t4_b1", "gru_l2_h256_t4_b1"),
+        *_named(STREAMING, "lstm_l2_h256_t4_b1", "gru_l2_h256_t4_b1", "silero_l1_h128_t31_b1"),
     )
 
 

@@ -8,26 +8,33 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gearshift.bench.regions_score import OURS, VOID_BEYOND, Answers, slices_of
+from gearshift.bench.regions_score import OURS, VOID_BEYOND, Answers, p95_s, slices_of
 from gearshift.bench.score import TWICE, Slices, mean_and_least, told_both_ways
 
 __all__ = ["OURS", "case_of", "summary_of"]
-PEERS = ("eager", "padded", "onnxruntime", "openvino")
-"""As they come, on all threads."""
 TORCH = ("eager", "padded", "eager x1", "padded x1")
+"""On all threads and on one."""
+PEERS = (*TORCH, "onnxruntime", "openvino")
+"""The others as they come."""
 RATIOS = ("vs_eager", "vs_best_peer", "vs_best_static", "vs_torch")
 LONG, DEEP = 100, 2
 
 
 def case_of(answers: Mapping[str, Answers]) -> dict[str, Any]:
     slices = {name: slices_of(found) for name, found in answers.items()}
-    ours = statistics.fmean(slices.pop(OURS).calls())
+    mine = slices.pop(OURS)
+    ours, our_p95_s = statistics.fmean(mine.calls()), p95_s(mine.calls())
     again = statistics.fmean(slices.pop(TWICE).calls())
     means = {name: statistics.fmean(found.calls()) for name, found in slices.items()}
+    best_static = min(means, key=lambda name: means[name])
     return {
         "gearshift_s": ours,
+        "peers_s": {name: seconds for name, seconds in means.items() if name in PEERS},
         "static_s": means,
-        "best_static": min(means, key=lambda name: means[name]),
+        "best_static": best_static,
+        "p95_vs_eager": p95_s(slices["eager"].calls()) / our_p95_s,
+        "p95_vs_best_static": p95_s(slices[best_static].calls()) / our_p95_s,
+        "cpu_s_per_call": mine.cpu_s / len(mine.calls()),
         "vs_eager": means["eager"] / ours,
         "vs_best_peer": _best_s(slices, PEERS) / ours,
         "vs_best_static": _best_s(slices, tuple(slices)) / ours,

@@ -210,11 +210,28 @@ def onnx_translations() -> dict[Any, Any]:
 
     ops = torch.ops.gearshift
     return {
-        ops.lstm.default: _unprojected(aten_lstm),
-        ops.gru.default: aten_gru,
-        ops.rnn_tanh.default: _rnn("Tanh"),
-        ops.rnn_relu.default: _rnn("Relu"),
+        ops.lstm.default: _sized(_unprojected(aten_lstm)),
+        ops.gru.default: _sized(aten_gru),
+        ops.rnn_tanh.default: _sized(_rnn("Tanh")),
+        ops.rnn_relu.default: _sized(_rnn("Relu")),
     }
+
+
+def _sized(translate: Any) -> Any:
+    """A size of the state that was free and turned out to be one number is still told as an
+    expression; translations want the number."""
+
+    def translated(input: Any, hx: Any, params: Any, *settings: Any) -> Any:
+        for state in hx if isinstance(hx, list | tuple) else (hx,):
+            sizes = [int(str(n)) if str(n).isdigit() else n for n in map(_value, state.shape)]
+            state.shape = type(state.shape)(sizes)
+        return translate(input, hx, params, *settings)
+
+    return translated
+
+
+def _value(size: Any) -> Any:
+    return getattr(size, "value", size)
 
 
 def _unprojected(translate: Any) -> Any:

@@ -55,6 +55,8 @@ class WeightWatch:
         self._versions = list(map(_version, self._tracked))
         self._addresses = list(map(Tensor.data_ptr, self._tensors))
         self._plain = [m.__dict__ for m in modules if "forward" not in m.__dict__]
+        self._flags = [m.__dict__ for m in modules if "training" in m.__dict__]
+        self._flagged_otherwise = [m for m in modules if "training" not in m.__dict__]
 
     def unchanged(self) -> bool:
         """True if every weight is the object, at the version and address it was, every module in
@@ -70,7 +72,7 @@ class WeightWatch:
             and all(map(is_, map(dict.get, self._loose_holders, self._loose_keys), self._loose))
             and list(map(_version, self._tracked)) == self._versions
             and list(map(Tensor.data_ptr, self._tensors)) == self._addresses
-            and not any(map(_training, self._modules))
+            and not self.training()
             and not any(map(contains, self._plain, repeat("forward")))
         )
 
@@ -88,7 +90,9 @@ class WeightWatch:
         return True
 
     def training(self) -> bool:
-        return any(map(_training, self._modules))
+        return any(map(getitem, self._flags, repeat("training"))) or any(
+            map(_training, self._flagged_otherwise)
+        )
 
     def reshaped(self) -> str | None:
         """What changed that new weights cannot mend: hooks, forwards, modules in others' places."""

@@ -29,9 +29,9 @@ BUILD_HEAD_S, PROMISING = 20.0, 1.25
 """So long plans may be built before their share of the time counts, as long as one is foreseen to
 take no more than so many times what the best one known here takes. Not where an earlier start has
 done so: the next one is not disturbed again."""
-MEASURE_HEAD_S = 20.0
-"""So long regions that fall short may be measured before their share of the time counts, which is
-that of builds."""
+MEASURE_HEAD_S, MEASURE_SHARE = 20.0, 0.25
+"""So long regions that fall short may be measured before their share of the time counts as that of
+builds does; until then it is a larger one, so that calls beside it are not slowed down for long."""
 SURE = 2.0
 """Standard deviations of the mean."""
 CHANGED_DWELL = 0.3
@@ -59,7 +59,8 @@ class Limits:
     than of the plan in force, its trial stops at once, and nothing is tried for a while."""
     setup_s: float = 6.0
     """About so long `adapt` may make plans ready and time them on the example, after the capture;
-    0: it returns at once, and all of that happens beside the first calls."""
+    up to five times as long for a model whose own calls are slow. 0: it returns at once, and all of
+    that happens beside the first calls."""
     freeze_s: float = 30.0
     """Nothing is tried for so long after a newcomer did harm; twice as long each further time that
     one used up its credit again and again."""
@@ -173,7 +174,8 @@ class Guard:
     ) -> str | None:
         """Why this may not happen now; None if it may."""
         if proposal.how is How.MEASURE:
-            if self.measuring_s > MEASURE_HEAD_S + self.limits.build_share * self.served_s:
+            later_s = MEASURE_HEAD_S + self.limits.build_share * self.served_s
+            if self.measuring_s > min(MEASURE_SHARE * self.served_s, later_s):
                 return f"{NOT_NOW}: regions were measured for long enough"
             resting = self._rests(proposal.plan.fingerprint, snapshot.at_s)
             return f"{NOT_NOW}: it could not be measured a moment ago" if resting else None

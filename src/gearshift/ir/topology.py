@@ -20,6 +20,11 @@ def members(name: str) -> tuple[str, ...]:
     return tuple(name.split(TOGETHER))
 
 
+def is_one_core(name: str) -> bool:
+    """Of an engine."""
+    return name.startswith("cpu:") and name[4:].isdigit()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
     """`caller` is the thread that calls the model; others are named cpu:0, cpu:0-1, cuda:0; a team

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gearshift.errors import PlanError
 from gearshift.ir.graph import Graph
+from gearshift.ir.kinds import ATTENTION, CONV, LINEAR, MATMUL
 from gearshift.ir.recurrent import Stack
 from gearshift.ir.topology import team
 from gearshift.plan import cut, place, rewrite, split, unroll
@@ -17,6 +18,8 @@ from gearshift.plan.split import Split
 
 KNOBS = (cut, place, rewrite, split, unroll)
 SLOW_OR_PLAIN = ("inductor", "eager")
+HEAVY = frozenset({LINEAR, MATMUL, CONV, ATTENTION})
+"""Kinds of ops that most of the arithmetic is in."""
 
 
 def _not_proven(region: Region) -> str | None:
@@ -100,10 +103,13 @@ def _formed(graph: Graph, runnable: frozenset[str], rewrite: Rewrite, granularit
 
 def _unrolled(space: Space, rewrites: Sequence[Rewrite]) -> list[Plan]:
     """All recurrent ops in each way worth trying; what is between them by the first of the quick
-    backends that can run all of it, else as the model itself runs it."""
-    graph, ops = space.graph, frozenset(op.name for op in space.graph.ops) - space.stacks.keys()
+    backends that can run all of it, if there is much to compute, else as the model itself runs
+    it."""
+    graph = space.graph
+    between = [op for op in graph.ops if op.name not in space.stacks]
+    ops, much = {op.name for op in between}, any(op.kind in HEAVY for op in between)
     able = [r for r in rewrites if ops <= space.runnable[r.backend] and r.threads != 1]
-    quick = [r for r in able if r.backend not in SLOW_OR_PLAIN]
+    quick = [r for r in able if much and r.backend not in SLOW_OR_PLAIN]
     rest = cut.around(graph, space.stacks, quick[0] if quick else Rewrite())
     ways = {name: list(unroll.ways(stack, space)) for name, stack in space.stacks.items()}
     plans = []

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from gearshift.errors import PlanError
 from gearshift.ir.graph import Graph
-from gearshift.ir.topology import CALLER, members
+from gearshift.ir.topology import CALLER, is_one_core, members
 from gearshift.plan.rewrite import EAGER, Rewrite
 from gearshift.plan.split import Split
 from gearshift.plan.unroll import Steps, Unroll
@@ -35,7 +35,8 @@ class Region:
     def threads(self) -> int | None:
         """How many it keeps busy; None: as many as there are cores."""
         count = len(members(self.engine))
-        return self.rewrite.threads if count == 1 else count
+        lone = 1 if is_one_core(self.engine) else None
+        return count if count > 1 else self.rewrite.threads or lone
 
     @property
     def setting(self) -> str:

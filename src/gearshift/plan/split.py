@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gearshift.ir.graph import Graph
-from gearshift.ir.topology import members, team
+from gearshift.ir.topology import is_one_core, members, team
 
 if TYPE_CHECKING:
     from gearshift.plan.legal import Space
@@ -79,7 +79,7 @@ def moves(plan: "Plan", space: "Space") -> Iterator[SetSplit]:
 
 def single_cores(space: "Space") -> tuple[str, ...]:
     """Engines of one core each."""
-    return tuple(name for name in space.engines if name.startswith("cpu:") and name[4:].isdigit())
+    return tuple(filter(is_one_core, space.engines))
 
 
 def _shares(num_engines: int) -> list[tuple[int, ...]]:

@@ -113,24 +113,21 @@ def choices() -> list[Steps]:
 
 
 def ways(stack: Stack, space: "Space") -> Iterator[tuple[str, Unroll, Split | None]]:
-    """Worth trying for a whole stack: an engine or team, settings, and how it is divided."""
+    """Worth trying for a whole stack, most hopeful first: an engine or team, settings, and how it
+    is divided. Rows of different lengths leave between chunks; what is all of one length is done
+    at once, or flows through the layers in chunks."""
     whole = alike(stack.num_layers, AT_ONCE)
-    yield CALLER, whole, None
+    chunks = [alike(stack.num_layers, Steps(then=32))] if stack.ragged else []
+    yield from ((CALLER, unroll, None) for unroll in (*chunks, whole))
     cores = single_cores(space)
-    yield from ((core, whole, None) for core in cores)
-    if len(cores) < 2 or space.usable_cores < 2:
-        return
-    together = team(cores)
-    if stack.ragged:
-        by_chunks = [alike(stack.num_layers, Steps(then=x)) for x in (8, 32)]
-        yield from ((CALLER, unroll, None) for unroll in by_chunks)
-        yield from ((together, unroll, Split(how=ROWS)) for unroll in by_chunks)
-    else:
+    if len(cores) > 1 and space.usable_cores > 1:
+        together = team(cores)
+        if stack.num_layers * stack.num_directions > 1:
+            factors = (16, 64) if stack.num_directions == 1 else (0, 64)
+            for factor in factors:
+                yield together, alike(stack.num_layers, Steps(then=factor)), None
         yield together, whole, Split(how=ROWS)
-    if stack.num_layers * stack.num_directions > 1:
-        factors = (16, 64) if stack.num_directions == 1 else (0,)
-        for factor in factors:
-            yield together, alike(stack.num_layers, Steps(then=factor)), None
+    yield from ((core, whole, None) for core in cores)
 
 
 def stack_of(region: "Region", space: "Space") -> Stack | None:

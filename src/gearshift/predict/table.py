@@ -28,6 +28,8 @@ UNSURE_GLIMPSED, UNSURE_ELSEWHERE, UNSURE_ANYHOW = 0.3, 0.3, 0.45
 BACKEND_GUESS = {"eager": 1.0, "inductor": 0.9, "onnxruntime": 0.7, "openvino": 0.65}
 """Time against eager on a quiet machine, before anything is known of the model (geometric means of
 the built-in models on two cores)."""
+UNROLL_GUESS = 0.7
+"""The same of recurrent layers that are unrolled."""
 ROOF_FACTOR = 2.5
 """How many times the least possible time a plan takes, before one was measured."""
 DOUBTED, PERSISTS = 2, 20
@@ -234,10 +236,7 @@ class Table:
 
     def _weight(self, plan: Plan) -> float:
         """A plan's time on a quiet machine, relative to others'."""
-        weights = [
-            BACKEND_GUESS.get(r.rewrite.backend, 1.0) * (self.num_cores / self._threads(r)) ** 0.8
-            for r in plan.regions
-        ]
+        weights = [_guess(r) * (self.num_cores / self._threads(r)) ** 0.8 for r in plan.regions]
         return sum(weights) / len(weights)
 
     def _threads(self, region: Region) -> int:
@@ -269,6 +268,12 @@ class Table:
         """Shares that follow use what is left: half of each core that somebody else wants, too."""
         lost = min(situation.neighbours, self.num_cores) / 2
         return self.num_cores / (self.num_cores - lost)
+
+
+def _guess(region: Region) -> float:
+    if region.unroll is not None:
+        return UNROLL_GUESS
+    return BACKEND_GUESS.get(region.rewrite.backend, 1.0)
 
 
 def _waiting(region: Region) -> float:

@@ -7,6 +7,7 @@ Must not know files or the command line.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import log
 from statistics import fmean, geometric_mean
 
 import numpy as np
@@ -40,6 +41,9 @@ SKEW = 0.1
 class Standing:
     share: float
     """Of the best reachable speed: the best entry's time over the chosen one's, geometric mean."""
+    gained: float
+    """Of the best reachable speed-up over what was in force at first, as logarithms, of all regions
+    together: 0 for who changes nothing."""
     measurements: float
     """Of one region, mean;"""
     build_s: float
@@ -113,16 +117,21 @@ def score(
 ) -> Standing:
     """Every region so often, by episodes that are the same for all players."""
     shares, spent, build_s, earned = [], [], [], []
+    gained = reachable = 0.0
     for episode in range(episodes):
         for number, profile in enumerate(profiles):
             random = np.random.default_rng((seed, episode, number))
             world = RewriteWorld([profile], random, weights or RewriteWeights())
             earned.append(sum(_episode(player, world)))
             shares.append(world.oracle_s / world.took_s)
+            first_s = profile.seconds[world.view.in_force]
+            gained += log(first_s / world.took_s)
+            reachable += log(first_s / world.oracle_s)
             spent.append(len(world.spent))
             build_s.append(sum(profile.build_s[entry] for entry in world.spent))
     return Standing(
         share=geometric_mean(shares),
+        gained=gained / reachable if reachable > 0 else 1.0,
         measurements=fmean(spent),
         build_s=fmean(build_s),
         earned=fmean(earned),

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gearshift.decide.unroll.actions import CHOICES, MAX_LAYERS
-from gearshift.decide.unroll.memory import ITEM_BYTES, Footprint, layer_groups
 from gearshift.decide.unroll.view import INPUT_KINDS, RAGGED, STREAMING, Settings
 from gearshift.ir.recurrent import GRU, LSTM, Stack
+from gearshift.plan.footprint import ITEM_BYTES, Footprint, layer_groups
 from gearshift.plan.unroll import AT_ONCE, ROLLED, Steps
 from gearshift.sim.learning import apart
 from gearshift.sim.unroll_course import (
@@ -109,7 +109,6 @@ class Case:
             stack=self.stack,
             num_rows=self.num_rows,
             num_steps=self.num_steps,
-            ragged=self.inputs == RAGGED,
             num_engines=len(self.engines),
         )
 

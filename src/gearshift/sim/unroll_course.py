@@ -4,13 +4,13 @@ long it all takes.
 Must not know who chose the settings, or whether anything is seen of it.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gearshift.decide.unroll.memory import layer_groups
+from gearshift.act.recurrent.rows import Rows
 from gearshift.decide.unroll.view import Settings
 from gearshift.ir.recurrent import Stack
+from gearshift.plan.footprint import layer_groups
 from gearshift.plan.unroll import Steps
 from gearshift.sim.unroll_profiles import Pace
 
@@ -63,11 +63,12 @@ class Call:
     """Of its steps: those that are done when a new setting comes."""
     noise: float = 1.0
     """How many times as long as usual everything takes."""
-    ends: tuple[int, ...] = field(init=False)
-    """Of the rows, the shortest first."""
+    rows: Rows = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ends", self.lengths[::-1])
+        uniform = self.lengths[0] == self.lengths[-1]
+        rows = Rows(self.lengths[0], len(self.lengths)) if uniform else Rows.ragged(self.lengths)
+        object.__setattr__(self, "rows", rows)
 
     @property
     def num_steps(self) -> int:
@@ -87,16 +88,10 @@ class Call:
 
     def rows_at(self, step: int) -> int:
         """Those that have not ended before it."""
-        return self.num_rows - bisect_right(self.ends, step)
+        return self.rows.alive(step)
 
     def chunk_end(self, start: int, steps: Steps) -> int:
-        """In a ragged batch it goes on to where a row ends, if that is not twice as far."""
-        wanted = steps.first if steps.first and start == 0 else steps.then
-        if wanted == 0:
-            return self.num_steps
-        end = min(self.num_steps, start + wanted)
-        row_end = self.ends[bisect_left(self.ends, end)]
-        return row_end if self.ragged and row_end < start + 2 * wanted else end
+        return self.rows.chunk_end(start, steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rich.text import Text
 from gearshift.plan.decision import Decision
 
 BARS = "▁▂▃▄▅▆▇█"
-NARROW = 100
+NARROW, TALL = 100, 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,15 @@ class Load:
     run_delay: float | None = None
     share: float | None = None
     """Of the work of the regions that are divided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A recurrent layer: how it goes through a sequence, and what a step takes."""
+
+    name: str
+    setting: str
+    step_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +57,8 @@ class Moment:
     engines: Sequence[Load]
     """Those of the plan in force."""
     cores: Sequence[Load]
+    layers: Sequence[Layer]
+    """Recurrent ones, if the plan in force says how they go."""
     decisions: Sequence[Decision]
     over: float
     """The share of the run that is over."""
@@ -66,6 +77,8 @@ class Screen:
         height = options.height or console.height
         head: list[RenderableType] = [_title(moment), _numbers(moment), _spark(moment, width)]
         head += [Text(""), _loads(moment, max(2, height // 4))]
+        if moment.layers and height >= TALL:
+            head += [Text(""), _layers(moment.layers, max(2, height // 4))]
         foot = [] if moment.building is None else [_building(moment.building, width)]
         foot.append(_progress(moment, width))
         parts = (*head, *foot)
@@ -127,6 +140,20 @@ def _loads(moment: Moment, rows: int) -> Table:
         more = [f"{left_out} more engines"] if left_out else []
         bars = "".join(_bar(core.busy or 0.0) for core in moment.cores)
         table.add_row(", ".join([*more, f"{len(moment.cores)} cores {bars}"]))
+    return table
+
+
+def _layers(layers: Sequence[Layer], rows: int) -> Table:
+    """In so many rows at most."""
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
+    table.add_column("layer", no_wrap=True)
+    table.add_column("steps", no_wrap=True)
+    table.add_column("a step", justify="right", no_wrap=True)
+    fit = len(layers) <= rows
+    for layer in layers if fit else layers[: rows - 1]:
+        table.add_row(layer.name, layer.setting, f"{layer.step_s * 1e6:.0f} us")
+    if not fit:
+        table.add_row(f"{len(layers) - rows + 1} more layers")
     return table
 
 

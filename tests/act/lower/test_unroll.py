@@ -2,6 +2,8 @@
 
 import os
 import threading
+from itertools import pairwise
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -12,14 +14,17 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import gearshift
+from gearshift.act.lower.shares import Shares
+from gearshift.act.lower.unroll import ByRows
 from gearshift.act.recurrent.cell import Cell
 from gearshift.act.recurrent.kernels import by_torch
 from gearshift.act.recurrent.rows import Rows
 from gearshift.act.recurrent.walk import Walk
 from gearshift.act.verify import error_between
-from gearshift.errors import PlanError
-from gearshift.plan import Split
+from gearshift.errors import MemoryLimitError, PlanError
+from gearshift.plan import Rewrite, Split
 from gearshift.plan.cut import around
+from gearshift.plan.plan import whole
 from gearshift.plan.rewrite import EAGER
 from gearshift.plan.unroll import (
     AT_ONCE,
@@ -164,6 +169,34 @@ def test_a_packed_sequence_in_and_out() -> None:
 
 
 @pytest.mark.capability("rnn.stream")
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_layers_that_are_given_their_state_run_on_onnx_too(kind: Any) -> None:
+    module = kind(5, 6, num_layers=2).eval()
+    args = example(module)
+    with gearshift.adapt(module, args) as runtime, torch.no_grad():
+        runtime.swap(whole(runtime.program.graph, rewrite=Rewrite(backend="onnxruntime")))
+        other = example(module, num_rows=3)
+        for given_args in (args, other):
+            assert_same(runtime(*given_args), module(*given_args))
+
+
+@pytest.mark.capability("rnn.constraints")
+def test_a_sequence_whose_full_unroll_does_not_fit_is_taken_in_chunks() -> None:
+    module = nn.LSTM(16, 128, num_layers=2).eval()
+    x = torch.randn(2000, 4, 16)
+    made_mb, gates_mb = 2 * 2000 * 4 * 128 * 4e-6, 2000 * 4 * 512 * 4e-6
+    limit = int(1e6 * (3 + made_mb + gates_mb / 2))
+    assert gates_mb > 8, "else there is nothing to refuse"
+    objective = gearshift.Objective(memory_limit=limit)
+    with gearshift.adapt(module, x, objective=objective) as runtime, torch.no_grad():
+        with pytest.raises(MemoryLimitError):
+            runtime.swap(unrolled(runtime, alike(2, AT_ONCE), "caller", None))
+        runtime.swap(unrolled(runtime, alike(2, Steps(then=64, kernel="torch")), "caller", None))
+        assert_same(runtime(x), module(x))
+        assert runtime.memory.total_bytes <= limit
+
+
+@pytest.mark.capability("rnn.stream")
 def test_a_chunk_at_a_time_with_the_state_in_and_out() -> None:
     module = nn.GRU(5, 6, num_layers=2).eval()
     x, state = torch.randn(12, 1, 5), torch.zeros(2, 1, 6)
@@ -234,6 +267,42 @@ def test_a_call_under_way_goes_on_by_the_new_settings() -> None:
         assert sizes[-7:] == [10, 5, 5, 5, 5, 5, 5]
 
 
+@pytest.mark.capability("rnn.switch")
+def test_F5_settings_that_change_in_mid_sequence_change_no_answer() -> None:
+    """While sequences flow, and somewhere within one of them."""
+    torch.manual_seed(5)
+    module = nn.LSTM(16, 32, num_layers=2).eval()
+    x = torch.randn(600, 2, 16)
+    with gearshift.adapt(module, x) as runtime, torch.no_grad():
+        wanted = module(x)
+        plans = [unrolled(runtime, alike(2, Steps(then=n)), "caller", None) for n in (3, 7, 16, 1)]
+        runtime.swap(plans[0])
+        boards, answers, stop = [_board(runtime)], [], threading.Event()
+
+        def call() -> None:
+            while not stop.is_set():
+                answers.append(runtime(x))
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        deadline_s = monotonic() + 60
+        while not any(map(_switched_within, boards)) and monotonic() < deadline_s:
+            for plan in plans:
+                runtime.swap(plan)
+                boards.append(_board(runtime))
+        stop.set()
+        caller.join(60)
+        assert any(map(_switched_within, boards)), "else nothing was shown"
+        for answer in answers:
+            assert_same(answer, wanted)
+
+
+def _switched_within(board: Any) -> bool:
+    """Whether a layer went on by another setting than it began with."""
+    seen = [chunk for chunk in list(board.seen) if chunk.layer == 0]
+    return any(b.at > a.at and b.steps != a.steps for a, b in pairwise(seen))
+
+
 def _board(runtime: gearshift.Runtime) -> Any:
     (variants,) = runtime._serving.in_force.variants
     runs = [executable.run for executable in variants.built[0].executables]
@@ -272,3 +341,18 @@ def test_a_failing_layer_does_not_leave_the_others_waiting() -> None:
         steps = first.profile.layers[0][0]
         first.profile = type(first.profile)(((steps, (broken,)), first.profile.layers[1]))
         assert_same(runtime(*args), module(*args))
+
+
+@pytest.mark.parametrize("rows", [Rows(20, 4), Rows.ragged([200, 3, 2, 1])], ids=["even", "ragged"])
+def test_rows_shared_out_keep_both_engines_at_work_from_the_first_calls(rows: Rows) -> None:
+    """Both are as fast: first one has almost all, then the other, then each its half."""
+    shares = Shares(2)
+    by_rows = ByRows([], shares)
+    for _ in range(3):
+        spans = by_rows._spans(rows)
+        assert all(span.stop > span.start for span, _ in spans)
+        for member, (_, share) in enumerate(spans):
+            shares.note(member, share * rows.num_rows, 0.01 * share)
+    (first, _), (second, _) = spans
+    assert (first.start, first.stop, second.stop) == (0, second.start, 4)
+    assert first.stop == (2 if rows.lengths is None else 1), "half of the steps"

@@ -23,12 +23,15 @@ def test_chunks_of_rows_that_are_all_as_long() -> None:
     assert rows.alive(9) == 3
 
 
-def test_chunks_end_where_rows_do() -> None:
+def test_chunks_end_where_rows_do_if_going_on_would_cost_more_than_another() -> None:
     rows = Rows.ragged([20, 9, 9, 5, 1])
     assert [rows.alive(at) for at in (0, 1, 4, 5, 8, 9, 19, 20)] == [5, 4, 4, 3, 3, 1, 1, 0]
-    assert ends(rows, Steps(then=4)) == [5, 9, 13, 20]
+    assert ends(rows, Steps(then=4)) == [4, 8, 12, 16, 20]
     assert ends(rows, ROLLED) == list(range(1, 21))
-    assert ends(rows, AT_ONCE) == [20]
+    assert ends(rows, AT_ONCE) == [5, 9, 20]
+    many = Rows.ragged([100, *[1] * 30])
+    assert ends(many, AT_ONCE) == [1, 100]
+    assert ends(many, Steps(then=40)) == [1, 41, 81, 100]
 
 
 def test_rows_backwards_begin_at_their_own_end() -> None:

@@ -11,7 +11,6 @@ from gearshift.decide.learn.network import Network
 from gearshift.decide.learn.ppo import Actor, Rollout
 from gearshift.decide.unroll.actions import CHOICES, NAMES, STAY, applied, mask, number_of
 from gearshift.decide.unroll.agent import ROLE, Agent
-from gearshift.decide.unroll.memory import footprint
 from gearshift.decide.unroll.players import (
     Bandit,
     Fixed,
@@ -87,10 +86,10 @@ def test_the_bandit_finds_the_best_setting_for_all_layers() -> None:
 
 def test_nobody_goes_beyond_the_memory_limit() -> None:
     start = view((ROLLED, ROLLED), num_steps=200)
-    limit = footprint(start).held_bytes((BY_2, BY_2))
+    limit = start.footprint.held_bytes((BY_2, BY_2))
     for player in (*baselines(np.random.default_rng(0)), Learned(actor())):
         found = played(player, replace(start, memory_limit_bytes=limit))
-        assert footprint(found).held_bytes(found.settings) <= limit
+        assert found.footprint.held_bytes(found.settings) <= limit
 
 
 def test_baselines_have_names_of_their_own() -> None:

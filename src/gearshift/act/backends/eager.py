@@ -58,6 +58,7 @@ class EagerBackend:
             sizes=cut.sizes,
             outputs=cut.outputs,
             held_bytes=self.held_bytes(order),
+            by_torch=True,
         )
 
 

@@ -19,6 +19,7 @@ from gearshift.act.backends.graph_mail import pack
 from gearshift.act.backends.protocol import Executable, Order
 from gearshift.capture.program import Fragment
 from gearshift.errors import CompileError
+from gearshift.ir.kinds import RECURRENT
 from gearshift.plan.rewrite import UNROLL, Rewrite
 
 CHILD = "gearshift.act.backends.inductor_child"
@@ -34,7 +35,8 @@ class InductorBackend:
     def runnable(self, fragment: Fragment) -> frozenset[str]:
         if fragment.fx is None or shutil.which("g++") is None:
             return frozenset()
-        return frozenset(op.name for op in fragment.graph.ops)
+        ops = fragment.graph.ops
+        return frozenset(op.name for op in ops if op.kind != RECURRENT)  # of those it compiles none
 
     def rewrites(self, num_cores: int) -> tuple[Rewrite, ...]:
         return (Rewrite(backend=self.name),)

@@ -74,6 +74,8 @@ class Executable:
     into: Callable[..., None] | None = None
     """The same, but results are written to the tensors given first: contiguous, of the right shapes
     and types."""
+    by_torch: bool = False
+    """Whether torch's own threads may be at work in it."""
     ahead: Callable[[], None] | None = None
     """To be called when the region before it begins; does not wait for anything."""
 

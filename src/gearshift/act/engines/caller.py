@@ -1,4 +1,5 @@
-"""The thread that calls the model. Its affinity and modes are the caller's own: left alone.
+"""The thread that calls the model. Its affinity and modes are the caller's own: left alone, but for
+torch's number of threads, which is lower in a region while others want cores.
 
 Must not know anything else; the executor runs such regions without even a job.
 """

@@ -20,7 +20,9 @@ class Shares:
         self._fixed = fixed
         speeds = [1.0] * num_engines if fixed is None else [float(share) for share in fixed]
         self._row_s = [1 / speed if speed else float("inf") for speed in speeds]
-        """For each engine, what a row takes it."""
+        """For each engine, what a row takes it,"""
+        self._noted = [False] * num_engines
+        """and whether that was ever seen."""
         self._rehearsals = [] if fixed is not None else list(range(num_engines))
 
     def of(self, num_rows: int) -> list[int]:
@@ -33,12 +35,12 @@ class Shares:
         """No lopsided ones any more."""
         self._rehearsals.clear()
 
-    def note(self, member: int, num_rows: int, took_s: float) -> None:
+    def note(self, member: int, num_rows: float, took_s: float) -> None:
         if self._fixed is None and took_s > 0:
-            row_s = took_s / num_rows
-            known_s = self._row_s[member]
-            first = known_s == 1.0
-            self._row_s[member] = row_s if first else known_s + WEIGHT * (row_s - known_s)
+            row_s, known_s = took_s / num_rows, self._row_s[member]
+            weight = WEIGHT if self._noted[member] else 1.0
+            self._row_s[member] = known_s + weight * (row_s - known_s)
+            self._noted[member] = True
 
     def left_out(self, member: int) -> None:
         if self._fixed is None:

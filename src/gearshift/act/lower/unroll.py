@@ -6,7 +6,7 @@ Must not know why. `Unrolled` and what it calls are on the hot path.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from gearshift.act.backends.protocol import Executable, Order
 from gearshift.act.engines.protocol import Engine
 from gearshift.act.engines.team import Part, Rounds, TeamEngine
+from gearshift.act.labels import size_number
 from gearshift.act.lower.shares import Shares
 from gearshift.act.recurrent.cell import Cells, cells_of
 from gearshift.act.recurrent.choice import fastest
@@ -23,6 +24,8 @@ from gearshift.act.recurrent.kernels import State
 from gearshift.act.recurrent.rows import Rows, sorted_rows
 from gearshift.act.recurrent.runner import Board, Profile, Runner
 from gearshift.errors import CompileError
+from gearshift.ir.topology import members
+from gearshift.plan.footprint import ITEM_BYTES, Footprint, layer_groups
 from gearshift.plan.plan import Region
 from gearshift.plan.unroll import Unroll
 
@@ -37,9 +40,8 @@ SOME = (64, 8)
 
 def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
     """Kernels are chosen for the shapes of the order, or for some; they run at any."""
-    cells = cells_of(order.fragment, region.name)
-    if cells is None or region.unroll is None:
-        raise CompileError(f"region {region.name} is not one recurrent op with weights of its own")
+    cells = _cells(order, region)
+    assert region.unroll is not None
     build = _Build(order, cells, region.unroll, *_size(order, cells))
     work: Any
     if not isinstance(engine, TeamEngine):
@@ -58,21 +60,46 @@ def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
         sizes=cells.cut.sizes,
         outputs=cells.cut.outputs,
         held_bytes=held_bytes(order, region),
+        by_torch=True,
     )
 
 
 def _size(order: Order, cells: Cells) -> tuple[int, int]:
-    """Steps and rows."""
-    if order.shapes is None:
+    """Steps and rows; the example's, where it must run at any."""
+    name, fragment = cells.cut.inputs[cells.input], order.fragment
+    shape = fragment.graph.values[name].shape if order.shapes is None else order.shapes[name]
+    bound = fragment.sizes.bind(fragment.example)
+    try:
+        one, other, _ = (size_number(size, bound) for size in shape)
+    except ValueError:
         return SOME
-    one, other, _ = map(int, order.shapes[cells.cut.inputs[cells.input]])
     return (other, one) if cells.stack.batch_first else (one, other)
 
 
 def held_bytes(order: Order, region: Region) -> int:
-    """Kernels keep weights in a layout of their own; over a team by rows, each engine does."""
-    copies = len(order.engine.name.split("+")) if region.split is not None else 1
-    return order.weight_bytes * copies
+    """Kernels keep weights in a layout of their own; over a team by rows, each engine does. And
+    what calls of these sizes work on: all steps at once may be more than there is room for."""
+    cells = _cells(order, region)
+    engines = len(members(region.engine))
+    by_rows = region.split is not None
+    steps, rows = _size(order, cells)
+    footprint = Footprint(
+        stack=cells.stack,
+        num_rows=rows,
+        num_steps=steps,
+        num_engines=1 if by_rows else engines,
+    )
+    assert region.unroll is not None
+    read_bytes = steps * rows * cells.stack.input_size * ITEM_BYTES
+    worked_on = footprint.held_bytes(region.unroll.layers) + read_bytes
+    return order.weight_bytes * (engines if by_rows else 1) + worked_on
+
+
+def _cells(order: Order, region: Region) -> Cells:
+    cells = cells_of(order.fragment, region.name)
+    if cells is None or region.unroll is None:
+        raise CompileError(f"region {region.name} is not one recurrent op with weights of its own")
+    return cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +116,12 @@ class _Build:
 
     def groups(self, engines: Sequence[Engine]) -> list[Runner]:
         """Consecutive layers to each, about as much work for all."""
+        groups = layer_groups(self.cells.stack, len(engines))
         return [
-            self._runner(engine, first, last)
-            for engine, (first, last) in zip(engines, self._groups(len(engines)), strict=False)
+            self._runner(engine, group.start, group.stop)
+            for engine, group in zip(engines, groups, strict=True)
+            if group
         ]
-
-    def _groups(self, num_engines: int) -> list[tuple[int, int]]:
-        stack = self.cells.stack
-        work = [stack.step_flops(layer) for layer in range(stack.num_layers)]
-        count = min(num_engines, stack.num_layers)
-        ends: list[int] = []
-        done = 0.0
-        for layer, flops in enumerate(work):
-            done += flops
-            left = stack.num_layers - layer - 1
-            missing = count - len(ends) - 1
-            full = done >= sum(work) * (len(ends) + 1) / count - flops / 2
-            if missing and (full or left == missing):
-                ends.append(layer + 1)
-        bounds = [0, *ends, stack.num_layers]
-        return list(pairwise(bounds))
 
     def _runner(self, engine: Engine, first: int, last: int) -> Runner:
         order = replace(self.order, engine=engine.spec)
@@ -239,7 +252,7 @@ class ByRows:
         ]
         results, took_s = yield parts
         for part, seconds in zip(parts, took_s, strict=True):
-            self._shares.note(part.member, max(1, round(part.share * 100)), seconds)
+            self._shares.note(part.member, part.share * asked.rows.num_rows, seconds)
         for member in {*range(len(spans))} - {part.member for part in parts}:
             self._shares.left_out(member)
         finals = zip(*(found for _, found in results), strict=True)
@@ -249,13 +262,17 @@ class ByRows:
         return self.runners[member].layers(asked.x, asked.states, asked.rows)
 
     def _spans(self, rows: Rows) -> list[tuple[slice, float]]:
-        """Rows next to each other, so that the steps of all of them are shared out."""
+        """Rows next to each other, so that the steps of all of them are shared out; who gets
+        anything gets a row."""
         lengths = rows.lengths or (rows.num_steps,) * rows.num_rows
-        wants = [sum(lengths) * share / 100 for share in accumulate(self._shares.of(100))]
+        counts = self._shares.of(len(lengths))
+        wants = [sum(lengths) * done / len(lengths) for done in accumulate(counts)]
         spans, begin, done = [], 0, 0
-        for member, wanted in enumerate(wants):
+        for member, (count, wanted) in enumerate(zip(counts, wants, strict=True)):
             end = begin
-            while end < len(lengths) and done + lengths[end] / 2 <= wanted:
+            while end < len(lengths) and (
+                done + lengths[end] / 2 <= wanted or (end == begin and count > 0)
+            ):
                 done += lengths[end]
                 end += 1
             end = len(lengths) if member + 1 == len(wants) else end

@@ -11,6 +11,7 @@ from time import perf_counter
 import torch
 
 from gearshift.act.backends.protocol import Order
+from gearshift.act.openmp import on_threads
 from gearshift.act.recurrent.cell import Cell
 from gearshift.act.recurrent.kernels import (
     CELLS,
@@ -26,9 +27,9 @@ from gearshift.ir.topology import CALLER
 from gearshift.plan.unroll import Steps
 
 log = logging.getLogger("gearshift")
-ROUNDS = 5
-LONG = 64
-"""A longer chunk is measured at this length: its steps are alike."""
+ROUNDS = 3
+LONG = 32
+"""A longer chunk is measured at this length, and needs no other kernel: its steps are alike."""
 TOLERANCE = 1e-5
 """Of a kernel against torch's own, relative to the largest magnitude; float64 to 1e-9."""
 Form = tuple[object, ...]
@@ -43,7 +44,7 @@ def fastest(cell: Cell, steps: Steps, order: Order, num_steps: int, num_rows: in
     if steps.kernel:
         return _proven(steps.kernel, cell, order, size, num_rows)
     form: Form = (cell.kind, cell.input_size, cell.hidden_size, cell.made_size, cell.has_biases)
-    form += (cell.dtype, size, num_rows, order.threads, order.engine.name == CALLER)
+    form += (cell.dtype, min(size, LONG), num_rows, order.threads, order.engine.name == CALLER)
     with _measuring:
         name = _known.get(form)
         if name is None:
@@ -60,7 +61,8 @@ def _measured(cell: Cell, order: Order, size: int, num_rows: int) -> str:
             found[name] = _proven(name, cell, order, size, num_rows)
         except (GearshiftError, RuntimeError) as refusal:
             log.info("kernel %s refused: %s", name, refusal)
-    return _quickest(found, cell, min(size, LONG), num_rows)
+    able = {name: on_threads(order.threads, kernel) for name, kernel in found.items()}
+    return _quickest(able, cell, min(size, LONG), num_rows)
 
 
 def _quickest(kernels: dict[str, Kernel], cell: Cell, size: int, num_rows: int) -> str:

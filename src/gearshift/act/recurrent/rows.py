@@ -3,7 +3,7 @@
 Must not know what is computed.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 
 from gearshift.plan.unroll import Steps
+
+A_CHUNK = 16
+"""What another chunk costs, as steps of one row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +40,26 @@ class Rows:
         return bisect_left(self.lengths, -at, key=lambda length: -length)
 
     def chunk_end(self, at: int, steps: Steps) -> int:
-        """Where the chunk that begins here ends: at least so many steps on, and if rows end before
-        twice as many, where the first of them does."""
+        """Where the chunk that begins here ends: so many steps on at most; where a row ends before
+        that, if to go on beyond it would cost more than another chunk."""
         wanted = steps.first if at == 0 and steps.first else steps.then
-        if wanted == 0:
-            return self.num_steps
-        end = min(self.num_steps, at + wanted)
-        if self.lengths is None or wanted == 1:
+        end = min(self.num_steps, at + wanted) if wanted else self.num_steps
+        if self.lengths is None or end == at + 1:
             return end
-        place = bisect_left(self.ends, end)
-        if place < len(self.ends) and self.ends[place] < at + 2 * wanted:
-            return self.ends[place]
-        return end
+        return self._worth(at, end)
+
+    def _worth(self, at: int, end: int) -> int:
+        """The last of the places where rows end, or `end`, up to which less is computed in vain
+        than a chunk costs: of a row that ends on the way what comes after it and, for the state it
+        ended with, once more what came before."""
+        assert self.lengths is not None
+        place, ended, reached = bisect_right(self.ends, at), 0, at
+        for row_end in (*self.ends[place : bisect_left(self.ends, end)], end):
+            if ended * (row_end - at) > A_CHUNK:
+                break
+            reached = row_end
+            ended = self.alive(at) - self.alive(row_end)
+        return reached
 
     def reversal(self, num_steps: int) -> Tensor | None:
         """For each step and row, where its counterpart is if every row begins at its own end; None

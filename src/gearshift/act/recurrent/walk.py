@@ -92,24 +92,28 @@ class Walk:
         for part, value in zip(self.final, after, strict=True):
             part[:, left:full] = value[:, left:full]
         if full < here:
-            self._end_within(x[:, full:], y[:, full:], [b[:, full:] for b in before], at, full)
-            for row in range(full, here):
-                y[lengths[row] - at :, row] = 0
+            lasts = torch.tensor(lengths[full:here]) - (at + 1)
+            self._end_within(x[:, full:], y[:, full:], [b[:, full:] for b in before], lasts, full)
+            y[:, full:].masked_fill_(_over(len(x), lasts), 0)
         self._keep(at, end, y)
         self.state = tuple(part[:, :left].contiguous() for part in after)
 
-    def _end_within(self, x: Tensor, y: Tensor, before: list[Tensor], at: int, first: int) -> None:
-        """The state of rows that end before the chunk does: their last output, and for an LSTM what
-        the cell held then."""
-        lengths = self._rows.lengths
-        assert lengths is not None
-        lasts = torch.tensor([lengths[first + row] - at - 1 for row in range(x.shape[1])])
+    def _end_within(
+        self, x: Tensor, y: Tensor, before: list[Tensor], lasts: Tensor, first: int
+    ) -> None:
+        """The state of rows that end before the chunk does, after their last steps: their last
+        output, and for an LSTM what the cell held then."""
         span = slice(first, first + x.shape[1])
         self.final[0][0, span] = y[lasts, torch.arange(x.shape[1])]
         if self._cell.kind == LSTM:
             most = int(lasts.max()) + 1
             came = torch.cat([before[0], y[: most - 1]])
             self.final[1][0, span] = cell_state(self._cell, x[:most], came, before[1][0], lasts)
+
+
+def _over(num_steps: int, lasts: Tensor) -> Tensor:
+    """Where each row is over, for all it has at a step."""
+    return (torch.arange(num_steps).unsqueeze(1) > lasts).unsqueeze(2)
 
 
 def cell_state(cell: Cell, x: Tensor, came: Tensor, c: Tensor, lasts: Tensor) -> Tensor:
@@ -121,7 +125,7 @@ def cell_state(cell: Cell, x: Tensor, came: Tensor, c: Tensor, lasts: Tensor) ->
     gates += torch.nn.functional.linear(came, w_hh, biases[1])
     i, f, g, _ = gates.chunk(4, -1)
     keep, add = torch.sigmoid(f), torch.sigmoid(i) * torch.tanh(g)
-    over = (torch.arange(len(x)).unsqueeze(1) > lasts).unsqueeze(2)
+    over = _over(len(x), lasts)
     keep, add = keep.masked_fill(over, 1.0), add.masked_fill(over, 0.0)
     for kept, added in zip(keep.unbind(0), add.unbind(0), strict=True):
         c = torch.addcmul(added, kept, c)

@@ -96,9 +96,14 @@ class Dqn:
         return int(np.argmax(self.values(state, mask)))
 
     def act(self, state: np.ndarray, mask: np.ndarray) -> int:
+        drawn = self.drawn(mask)
+        return self.best(state, mask) if drawn is None else drawn
+
+    def drawn(self, mask: np.ndarray) -> int | None:
+        """At random, now and then."""
         if self.random.random() < self.epsilon:
             return int(self.random.choice(np.flatnonzero(mask)))
-        return self.best(state, mask)
+        return None
 
     def live(
         self,

@@ -58,7 +58,7 @@ class Network:
         return self._layers(states)[-1]
 
     def _layers(self, states: np.ndarray) -> list[np.ndarray]:
-        layers = [states.astype(np.float32)]
+        layers = [np.asarray(states, np.float32)]
         last = len(self.weights) - 1
         for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             value = layers[-1] @ weight + bias

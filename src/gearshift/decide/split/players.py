@@ -148,7 +148,8 @@ class Learned:
         if not np.isfinite(values[legal]).all():
             raise FloatingPointError("the agent's values are no numbers")
         best, stays = int(np.argmax(values)), NAMES.index(view.in_force)
-        chosen = self.dqn.act(state, legal) if self.learning else best
+        drawn = self.dqn.drawn(legal) if self.learning else None
+        chosen = best if drawn is None else drawn
         hardly = legal[stays] and values[best] < values[stays] + self.margin
         return stays if chosen == best and hardly else chosen
 

@@ -101,6 +101,12 @@ INPUTS = (
 )
 
 
+ONE_OF_KINDS = {kind: [float(kind == other) for other in KINDS] for kind in KINDS}
+NO_KIND = [0.0] * len(KINDS)
+ONE_OF_NAMES = {name: [float(name == other) for other in NAMES] for name in NAMES}
+NONE_OF_NAMES = [0.0] * len(NAMES)
+
+
 def features(view: SplitView) -> np.ndarray:
     engines = [getattr(engine, name) for engine in view.engines for name in ENGINE_INPUTS]
     seen = [UNKNOWN if value is None else value for value in engines]
@@ -112,15 +118,15 @@ def features(view: SplitView) -> np.ndarray:
         log2(max(1.0, view.moved_bytes)) / 40,
         view.item_bytes / 8,
     ]
-    one_hot = [float(view.kind == kind) for kind in KINDS]
-    in_force = [float(view.in_force == name) for name in NAMES]
-    tried = [float(name in view.tried) for name in NAMES]
+    kind = ONE_OF_KINDS.get(view.kind, NO_KIND)
+    in_force = ONE_OF_NAMES[view.in_force]
+    tried = [float(name in view.tried) for name in NAMES] if view.tried else NONE_OF_NAMES
     least_s = min(view.estimates_s.values())
     estimates = [
         min(FAR, log2(view.estimates_s[name] / least_s)) if name in view.estimates_s else FAR
         for name in NAMES
     ]
-    return np.array([*seen, *one_hot, *sizes, *in_force, *tried, *estimates], np.float32)
+    return np.array([*seen, *kind, *sizes, *in_force, *tried, *estimates], np.float32)
 
 
 def foreseen(states: np.ndarray, time: float = 1.0) -> np.ndarray:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gearshift.decide.unroll.memory import footprint
 from gearshift.decide.unroll.view import Settings, UnrollView
 from gearshift.plan.unroll import Steps, choices
 
@@ -71,7 +70,7 @@ def _fits(view: UnrollView) -> list[list[bool]]:
     limit = view.memory_limit_bytes
     if limit is None:
         return [[True] * len(CHOICES)] * len(view.layers)
-    needs = footprint(view)
+    needs = view.footprint
     each = [needs.chunk_bytes(steps) for steps in CHOICES]
     now = [needs.chunk_bytes(steps) for steps in view.settings]
     if needs.held_bytes(view.settings) > limit:  # it was lowered: whatever needs less helps

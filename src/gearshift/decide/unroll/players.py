@@ -21,7 +21,6 @@ from gearshift.decide.unroll.actions import (
     mask,
     number_of,
 )
-from gearshift.decide.unroll.memory import footprint
 from gearshift.decide.unroll.state import features
 from gearshift.decide.unroll.view import Settings, UnrollView
 from gearshift.plan.unroll import Steps
@@ -163,7 +162,7 @@ def fits_alike(view: UnrollView, steps: Steps) -> bool:
     """Whether all layers may have this setting."""
     limit = view.memory_limit_bytes
     settings = (steps,) * len(view.layers)
-    return limit is None or footprint(view).held_bytes(settings) <= limit
+    return limit is None or view.footprint.held_bytes(settings) <= limit
 
 
 def toward(view: UnrollView, steps: Steps) -> int:

@@ -11,7 +11,6 @@ from gearshift.decide.bandit import Bandit
 from gearshift.decide.policy import How, Options, Outcome, Proposal
 from gearshift.decide.unroll.actions import ACTIONS, STAY, applied
 from gearshift.decide.unroll.constraints import Discipline
-from gearshift.decide.unroll.memory import footprint
 from gearshift.decide.unroll.players import Player
 from gearshift.decide.unroll.reward import UnrollReward, UnrollWeights, unroll_reward
 from gearshift.decide.unroll.sight import Sight, busiest, is_plainest, with_steps
@@ -169,7 +168,7 @@ def _earned(view: UnrollView, took_s: float) -> UnrollReward:
         WEIGHTS,
         took_s=took_s,
         reference_s=view.reference_s,
-        held_bytes=footprint(view).held_bytes(view.settings),
+        held_bytes=view.footprint.held_bytes(view.settings),
         memory_limit_bytes=view.memory_limit_bytes,
         hit_share=sum(known) / len(known) if known else None,
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gearshift.decide.unroll.constraints import Discipline
-from gearshift.decide.unroll.memory import Footprint, layer_groups
 from gearshift.decide.unroll.view import (
     RAGGED,
     STREAMING,
@@ -20,6 +19,7 @@ from gearshift.ir.measurement import Metric, Source
 from gearshift.ir.recurrent import Stack
 from gearshift.ir.snapshot import LayerSeen, Snapshot
 from gearshift.ir.topology import CALLER, members
+from gearshift.plan.footprint import Footprint, layer_groups
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.unroll import AT_ONCE, Steps, Unroll
 
@@ -124,7 +124,6 @@ class Sight:
             stack=self.stack,
             num_rows=mine.most_rows,
             num_steps=mine.most_steps,
-            ragged=self.stack.ragged,
             num_engines=self.num_engines,
         )
         held_bytes = needs.made_bytes / self.stack.num_layers + needs.chunk_bytes(steps)

@@ -10,7 +10,6 @@ from math import log2
 import numpy as np
 
 from gearshift.decide.unroll.actions import CHOICES, MAX_LAYERS
-from gearshift.decide.unroll.memory import footprint
 from gearshift.decide.unroll.view import INPUT_KINDS, LayerView, UnrollView, plain
 from gearshift.ir.measurement import Metric
 from gearshift.ir.recurrent import GATES
@@ -74,7 +73,7 @@ def _memory(view: UnrollView) -> tuple[float, float]:
     limit = view.memory_limit_bytes
     if limit is None:
         return 0.0, 0.0
-    return 1.0, min(FAR, footprint(view).held_bytes(view.settings) / limit)
+    return 1.0, min(FAR, view.footprint.held_bytes(view.settings) / limit)
 
 
 def _layer(layer: LayerView) -> list[float]:

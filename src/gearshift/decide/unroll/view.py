@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gearshift.ir.measurement import Metric, Source
 from gearshift.ir.recurrent import Stack
+from gearshift.plan.footprint import Footprint
 from gearshift.plan.unroll import Steps
 
 INPUT_KINDS = UNIFORM, RAGGED, STREAMING = ("uniform", "ragged", "streaming")
@@ -65,6 +66,15 @@ class UnrollView:
     @property
     def settings(self) -> Settings:
         return tuple(plain(layer.steps) for layer in self.layers)
+
+    @property
+    def footprint(self) -> Footprint:
+        return Footprint(
+            stack=self.stack,
+            num_rows=self.num_rows,
+            num_steps=self.num_steps,
+            num_engines=self.num_engines,
+        )
 
 
 def plain(steps: Steps) -> Steps:

@@ -1,13 +1,13 @@
-"""What the settings of a stack need in memory, modelled: the outputs of every layer, and a room for
-the gates of each chunk that is being computed.
+"""What the settings of a recurrent stack need in memory, modelled: the outputs of every layer, and
+room for the gates of each chunk that is being computed; and which layers an engine of a team has.
 
-Must not know what of it is in use. It is never less than what a call needs.
+Must not know what of it is in use. What kernels themselves need for a moment is not in it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from gearshift.decide.unroll.view import RAGGED, Settings, UnrollView
 from gearshift.ir.recurrent import Stack
 from gearshift.plan.unroll import Steps
 
@@ -15,13 +15,23 @@ ITEM_BYTES = 4
 
 
 def layer_groups(stack: Stack, num_engines: int) -> tuple[range, ...]:
-    """For each engine, its layers: some in a row or, if there are two directions, all of them in
-    one."""
-    count = stack.num_layers
+    """For each engine, its layers: some in a row, about as much work for all, none for those beyond
+    the number of layers; or, if there are two directions, all of them in one."""
     if stack.num_directions > 1:
-        return (range(count),) * num_engines
-    bounds = [member * count // num_engines for member in range(num_engines + 1)]
-    return tuple(range(bounds[member], bounds[member + 1]) for member in range(num_engines))
+        return (range(stack.num_layers),) * num_engines
+    work = [stack.step_flops(layer) for layer in range(stack.num_layers)]
+    count = min(num_engines, stack.num_layers)
+    ends: list[int] = []
+    done = 0.0
+    for layer, flops in enumerate(work):
+        done += flops
+        left = stack.num_layers - layer - 1
+        missing = count - len(ends) - 1
+        full = done >= sum(work) * (len(ends) + 1) / count - flops / 2
+        if missing and (full or left == missing):
+            ends.append(layer + 1)
+    bounds = [0, *ends, *(stack.num_layers,) * (num_engines - count + 1)]
+    return tuple(range(first, last) for first, last in pairwise(bounds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +41,6 @@ class Footprint:
     stack: Stack
     num_rows: int
     num_steps: int
-    ragged: bool
     num_engines: int
 
     @property
@@ -41,16 +50,14 @@ class Footprint:
         return self.stack.num_layers * self.num_steps * self.num_rows * each
 
     def most_steps(self, steps: Steps) -> int:
-        """Of one chunk: in a ragged batch it may go on to where a row ends."""
-        if steps.then == 0:
-            return self.num_steps
-        wanted = max(steps.first, steps.then)
-        return min(self.num_steps, 2 * wanted - 1 if self.ragged else wanted)
+        """Of one chunk."""
+        wanted = max(steps.first, steps.then) if steps.then else self.num_steps
+        return min(self.num_steps, wanted)
 
     def chunk_bytes(self, steps: Steps) -> int:
         return self.most_steps(steps) * self.num_rows * self.stack.gate_size * ITEM_BYTES
 
-    def held_bytes(self, settings: Settings) -> int:
+    def held_bytes(self, settings: Sequence[Steps]) -> int:
         """Each engine computes one chunk at a time."""
         chunks = [self.chunk_bytes(steps) for steps in settings]
         groups = layer_groups(self.stack, self.num_engines)
@@ -64,13 +71,3 @@ class Footprint:
         others = sum(max(chunks[i] for i in group) for group in rest)
         at_once = sum(layer in group for group in groups)
         return (limit_bytes - self.made_bytes - others) // at_once
-
-
-def footprint(view: UnrollView) -> Footprint:
-    return Footprint(
-        stack=view.stack,
-        num_rows=view.num_rows,
-        num_steps=view.num_steps,
-        ragged=view.inputs == RAGGED,
-        num_engines=view.num_engines,
-    )
