@@ -66,8 +66,9 @@ class Hands(Protocol):
     def threads(self) -> Mapping[str, int]:
         """Engines with a thread of their own, by name, and the system's number of it."""
 
-    def note_neighbours(self, count: int) -> None:
-        """So many there are now: who can makes room for them."""
+    def note_neighbours(self, count: int, spare_core: int | None) -> None:
+        """So many there are now: who can makes room for them. On the spare core, if there is one,
+        they hardly run: it is left to the calling thread."""
 
     def timings(self) -> Iterable[tuple[str, Timed]]: ...
 

@@ -63,7 +63,7 @@ class Loop:
     def glance(self) -> bool:
         """Only who else is there; True if that changed."""
         changed = self.sampler.glance(disturbed=self.hands.disturbed)
-        self.hands.note_neighbours(self.sampler.neighbours)
+        self.hands.note_neighbours(self.sampler.neighbours, self.sampler.spare_core)
         return changed
 
     def step(self) -> None:

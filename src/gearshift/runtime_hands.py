@@ -18,6 +18,7 @@ from gearshift.act.executor import Timing, drained
 from gearshift.act.layers import layers_of
 from gearshift.act.measure import measure
 from gearshift.act.openmp import sparing
+from gearshift.act.workers import keep_off
 from gearshift.capture.calls import own_copy
 from gearshift.decide.policy import Proposal
 from gearshift.errors import CompileError, GearshiftError, VerifyError
@@ -101,8 +102,11 @@ class RuntimeHands:
     def threads(self) -> Mapping[str, int]:
         return self._pool.threads()
 
-    def note_neighbours(self, count: int) -> None:
-        self._runtime._crowd.neighbours = count
+    def note_neighbours(self, count: int, spare_core: int | None) -> None:
+        runtime = self._runtime
+        runtime._crowd.neighbours = count
+        for executable in runtime._room.executables:
+            keep_off(executable.threads, spare_core)
 
     def timings(self) -> Iterable[tuple[str, Timing]]:
         for plan, timing in self._changes.serving.timings():

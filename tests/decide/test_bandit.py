@@ -33,7 +33,7 @@ def test_where_all_is_slow_what_needs_no_build_is_tried_first() -> None:
     table.add(Sample(plan=EAGER.fingerprint, situation=busy, seconds=(0.3,) * 8))
     seen = Snapshot(at_s=1.0, plan=EAGER.fingerprint, trial=None, situation=busy)
     bandit = Bandit(table, lambda situation, plan, seconds: seconds)
-    for ready, expected in (((), ONE), ((TWO.fingerprint,), TWO)):
+    for ready, expected in (((), TWO), ((ONE.fingerprint,), ONE)):
         options = Options(plans=PLANS, num_cores=2)
         proposal = bandit.propose(replace(seen, ready=(EAGER.fingerprint, *ready)), options)
         assert proposal is not None

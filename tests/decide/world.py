@@ -170,7 +170,7 @@ class World:
         calls, self.pending = self.pending, []
         return calls
 
-    def note_neighbours(self, count: int) -> None:
+    def note_neighbours(self, count: int, spare_core: int | None) -> None:
         return None
 
     def why_illegal(self, plan: Plan) -> str | None:

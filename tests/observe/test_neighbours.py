@@ -2,7 +2,7 @@
 
 import pytest
 
-from gearshift.observe.neighbours import Neighbours, wanted_by_us
+from gearshift.observe.neighbours import Neighbours, SpareCore, wanted_by_us
 
 
 def seen(readings: list[tuple[float, float]]) -> list[int]:
@@ -60,3 +60,27 @@ def test_of_many_only_about_how_many_matters() -> None:
     for _ in range(10):
         neighbours.update(used=50.0, ready=60.0)
     assert neighbours.count == 64
+
+
+def test_the_core_others_use_least_is_spare_while_they_want_some_but_not_all() -> None:
+    spare = SpareCore()
+    found = []
+    for neighbours, used in ((0, (0, 0)), (1, (0.5, 0.1)), (2, (0.5, 0.4)), (1, (0.1, 0.6))):
+        spare.update(neighbours, dict(enumerate(used)))
+        found.append(spare.core)
+    assert found == [None, 1, None, 0]
+
+
+def test_the_spare_core_changes_only_if_two_readings_in_a_row_clearly_say_so() -> None:
+    spare = SpareCore()
+    found = []
+    for used in ((0, 0.9), (0.8, 0.1), (0, 0.5), (0.5, 0.4), (0.8, 0.1), (0.7, 0.2)):
+        spare.update(1, dict(enumerate(used)))
+        found.append(spare.core)
+    assert found == [0, 0, 0, 0, 0, 1]
+
+
+def test_without_readings_by_core_none_is_spare() -> None:
+    spare = SpareCore()
+    spare.update(1, {})
+    assert spare.core is None

@@ -9,10 +9,13 @@ from gearshift.ir.measurement import Source
 from gearshift.ir.roofline import Caches, Roofline
 from gearshift.ir.snapshot import Sample, Situation
 from gearshift.ir.work import Work
-from gearshift.plan import Plan
+from gearshift.plan import Plan, Region, Rewrite
 from gearshift.predict.roofline import least_s
 from gearshift.predict.table import ENOUGH, Stats, Table
 
+SPIN = Plan(
+    regions=(Region(ops=("a",), rewrite=Rewrite(backend="onnxruntime", threads=2, spin=True)),)
+)
 QUIET = Situation(signature="x", neighbours=0)
 BUSY = Situation(signature="x", neighbours=1)
 
@@ -39,15 +42,18 @@ def test_what_was_measured_is_the_estimate() -> None:
 
 
 def test_elsewhere_measured_is_carried_over() -> None:
-    """Two threads beside a neighbour wait for each other; one has a core to itself."""
+    """Two threads beside a neighbour wait for each other, those that spin most; one has a core to
+    itself."""
     table = Table(CORES)
-    table.add(sample(QUIET, TWO, [0.02] * ENOUGH))
-    table.add(sample(QUIET, ONE, [0.03] * ENOUGH))
-    two, one = (table.estimate(plan, BUSY, PLANS) for plan in (TWO, ONE))
+    for plan, seconds in ((TWO, 0.02), (SPIN, 0.02), (ONE, 0.03)):
+        table.add(sample(QUIET, plan, [seconds] * ENOUGH))
+    two, spin, one = (table.estimate(plan, BUSY, PLANS) for plan in (TWO, SPIN, ONE))
     assert two is not None
+    assert spin is not None
     assert one is not None
     assert two.source is one.source is Source.MODELLED
-    assert two.mean_s == pytest.approx(0.02 * 1.5**1.5)
+    assert two.mean_s == pytest.approx(0.02 * 1.5**0.7)
+    assert spin.mean_s == pytest.approx(0.02 * 1.5**2.5)
     assert one.mean_s == pytest.approx(0.03)
 
 

@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 import psutil
 
+from gearshift.act.backends.protocol import Executable
 from gearshift.act.variants import Variants
 from gearshift.errors import MemoryLimitError
 
@@ -45,13 +46,16 @@ class Room:
             self._built.add(variants)
 
     @property
-    def region_bytes(self) -> int:
-        """Of all plans: in force, standing by, being built, not yet let go. Each byte once."""
+    def executables(self) -> list[Executable]:
+        """Of all plans: in force, standing by, being built, not yet let go. Each once."""
         with self._counting:
             everything = list(self._built)
         variants = [variant for v in everything for variant in v.built]
-        regions = {id(e): e.held_bytes for variant in variants for e in variant.executables}
-        return sum(regions.values())
+        return list({id(e): e for variant in variants for e in variant.executables}.values())
+
+    @property
+    def region_bytes(self) -> int:
+        return sum(executable.held_bytes for executable in self.executables)
 
     @contextmanager
     def take(self, need: Callable[[], int]) -> Iterator[None]:

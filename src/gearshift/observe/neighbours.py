@@ -6,6 +6,7 @@ Must not know where the readings come from.
 import math
 import statistics
 from collections import deque
+from collections.abc import Mapping
 
 NOBODY = 0.25
 """Others that use less than this much of a core are no neighbours."""
@@ -21,6 +22,8 @@ there."""
 FEW = 4
 """Up to so many are counted one by one; of more, only about how many matters: 8, 16, 32."""
 LEAST_RUN = 0.1
+LESS_USED = 0.25
+"""By so much of its time others must use another core less for that one to be the spare one."""
 
 
 def wanted_by_us(busy_cores: float, run_delay: float) -> float:
@@ -76,3 +79,23 @@ class Neighbours:
     def _about(self, count: float) -> int:
         number = max(1, round(count))
         return min(self.num_cores, number if number <= FEW else 2 ** round(math.log2(number)))
+
+
+class SpareCore:
+    """The core that others use least. Which core a thread ran on is known only roughly: another
+    core takes its place if two readings in a row say so."""
+
+    def __init__(self) -> None:
+        self.core: int | None = None
+        self._doubt = 0
+
+    def update(self, neighbours: int, used: Mapping[int, float]) -> None:
+        """`used`: by core, the share of its time that others use."""
+        if not 0 < neighbours < len(used):
+            self.core, self._doubt = None, 0
+            return
+        least = min(used, key=lambda core: used[core])
+        now = used.get(self.core, 1.0) if self.core is not None else 1.0
+        self._doubt = self._doubt + 1 if now > used[least] + LESS_USED else 0
+        if self.core is None or self._doubt >= CONFIRM:
+            self.core, self._doubt = least, 0

@@ -17,13 +17,14 @@ from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.ir.work import Work
 from gearshift.observe.hal.counters import Description
-from gearshift.observe.neighbours import Neighbours, wanted_by_us
+from gearshift.observe.neighbours import Neighbours, SpareCore, wanted_by_us
 
 ASLEEP_S = 1.0
 """After a pause of so long this process was stopped, and what was counted tells of nothing."""
 NEWS_S = 0.08
 """Counters asked sooner tell what they told last, which confirms nothing."""
 OTHERS, RUNNABLE = "cpu.others_share", "cpu.runnable"
+OTHERS_ON_CORE = re.compile(r"core\.(\d+)\.others_share")
 FADE, CLEARLY, MAX_SIGNATURES = 0.7, 1.5, 64
 MANY = 8
 """More sizes than this are told apart only roughly."""
@@ -87,7 +88,7 @@ class Sampler:
         """`signature` is what calls will be like, before there are any."""
         self._counters, self._num_cores = counters, num_cores
         self._clock = clock
-        self._neighbours = Neighbours(num_cores)
+        self._neighbours, self._spare = Neighbours(num_cores), SpareCore()
         self._last_s = clock()
         self._signature = signature
         self._threads: dict[str, int] = {}
@@ -126,6 +127,11 @@ class Sampler:
         return self._neighbours.count
 
     @property
+    def spare_core(self) -> int | None:
+        """The one they use least, while they want some of the cores but not all."""
+        return self._spare.core
+
+    @property
     def doubtful(self) -> bool:
         """Whether the last glance said that somebody came or went, but one is not enough."""
         return self._neighbours.doubtful
@@ -149,6 +155,7 @@ class Sampler:
             self._neighbours.update(used=used, ready=ready, disturbed=disturbed)
         else:
             self._neighbours.wake()
+        self._spare.update(self._neighbours.count, self._used_by_core(readings))
         changed = self._neighbours.count != before
         if changed or not awake:
             self._changed_s = now_s
@@ -236,6 +243,10 @@ class Sampler:
     def _used(self, readings: dict[str, Metric]) -> float | None:
         share = _value(readings, OTHERS)
         return None if share is None else share * self._num_cores
+
+    def _used_by_core(self, readings: dict[str, Metric]) -> dict[int, float]:
+        found = {OTHERS_ON_CORE.fullmatch(name): metric.value for name, metric in readings.items()}
+        return {int(m[1]): value for m, value in found.items() if m and value is not None}
 
     def _ready(self, readings: dict[str, Metric]) -> float | None:
         """Threads of others that run or could: all, less ours and the one that reads. Where we

@@ -278,9 +278,12 @@ def _guess(region: Region) -> float:
 
 def _waiting(region: Region) -> float:
     """How hard its threads wait for each other (fitted to the built-in models on two cores beside
-    one neighbour: 1.3 to 2 times as long, 2.9 spinning, 1.4 to 17 in OpenMP)."""
+    one neighbour: 1.3 to 2 times as long, 2.9 spinning, 1.4 to 17 in OpenMP; 1.0 to 1.3 where the
+    calling thread has a core to itself)."""
     if region.rewrite.backend == "inductor":
         return 4.0
+    if region.rewrite.backend == "onnxruntime" and not region.rewrite.spin:
+        return 0.7
     return 2.5 if region.rewrite.spin else 1.5
 
 

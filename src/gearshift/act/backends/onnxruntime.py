@@ -13,8 +13,11 @@ import torch
 from torch import Tensor
 
 from gearshift.act.backends.protocol import Executable, Order, thread_counts
+from gearshift.act.engines.pinned import machine_cores
+from gearshift.act.workers import start_workers
 from gearshift.capture.program import Fragment
 from gearshift.errors import MissingExtraError
+from gearshift.ir.topology import CALLER
 from gearshift.plan.rewrite import BUFFERS, PLAIN, TILES, Rewrite
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ class OnnxRuntimeBackend:
 def build_session(order: Order, held_bytes: int, *, optimise: bool = True) -> Executable:
     """Without optimisation this is also the plain form of an .onnx model's region."""
     cut = order.onnx()
-    session = open_session(order, cut.body, optimise=optimise)
+    session, threads = _opened(order, cut.body, optimise=optimise)
     names = [value.name for value in session.get_inputs()]
     outputs = [value.name for value in session.get_outputs()]
     run_session = session.run
@@ -79,6 +82,7 @@ def build_session(order: Order, held_bytes: int, *, optimise: bool = True) -> Ex
         sizes=cut.sizes,
         outputs=cut.outputs,
         held_bytes=held_bytes,
+        threads=tuple(threads),
     )
 
 
@@ -122,6 +126,12 @@ def weight_arrays(order: Order, body: "OnnxBody") -> dict[str, np.ndarray]:
 
 
 def open_session(order: Order, body: "OnnxBody", *, optimise: bool = True) -> Any:
+    return _opened(order, body, optimise=optimise)[0]
+
+
+def _opened(order: Order, body: "OnnxBody", *, optimise: bool) -> tuple[Any, Sequence[int]]:
+    """A session, and its threads if they wait beside the calling thread without burning their
+    cores."""
     try:
         import onnxruntime
     except ImportError:
@@ -145,6 +155,14 @@ def open_session(order: Order, body: "OnnxBody", *, optimise: bool = True) -> An
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()]
         options.add_external_initializers(list(arrays), values)
-    return onnxruntime.InferenceSession(
-        body.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    model, providers = body.model.SerializeToString(), ["CPUExecutionProvider"]
+
+    def make() -> Any:
+        return onnxruntime.InferenceSession(model, options, providers=providers)
+
+    if order.threads == 1 or order.rewrite.spin or order.engine.name != CALLER:
+        return make(), ()
+    workers, core = order.threads - 1, min(machine_cores())
+    affinities = ";".join([str(core + 1)] * workers)  # it counts cores from one
+    options.add_session_config_entry("session.intra_op_thread_affinities", affinities)
+    return start_workers(make, count=workers, core=core)

@@ -76,6 +76,8 @@ class Executable:
     and types."""
     by_torch: bool = False
     """Whether torch's own threads may be at work in it."""
+    threads: tuple[int, ...] = ()
+    """The system's numbers of threads of its own that may be held on some of the cores."""
     ahead: Callable[[], None] | None = None
     """To be called when the region before it begins; does not wait for anything."""
 
