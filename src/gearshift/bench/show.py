@@ -77,11 +77,15 @@ def show_runtime(data: Mapping[str, Any], out: Console) -> None:
 
 
 def show_split(data: Mapping[str, Any], out: Console) -> None:
-    players = list(data["cases"][0]["players"])
+    for case in (*data["cases"], *data["steps"]):
+        if "failed" in case:
+            out.print(f"{next(iter(case['case'].values()))}: {case['failed']}", markup=False)
+    cases, steps = ([c for c in data[kind] if "failed" not in c] for kind in ("cases", "steps"))
+    players = list(cases[0]["players"]) if cases else []
     title = "ms a call, and shares of the oracle: the best of all ways to divide"
     ours = ("by itself", *players)
     table = _table(title, 3, "region", "engines", "oracle", "ms", "none both", *ours)
-    for case in data["cases"]:
+    for case in cases:
         about = (case["case"]["region"], case["case"]["engines"], case["oracle"])
         both_s = case["ways_s"].get("none both")
         times = (_ms(case["oracle_s"]), "-" if both_s is None else _ms(both_s))
@@ -89,12 +93,12 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
         table.add_row(*about, *times, *(f"{found['of_oracle']:.2f}" for found in told))
     out.print(table)
     title = "a neighbour comes and goes: calls until within 10 % of the oracle, and regret"
-    steps = _table(title, 2, "model", "", "comes", "goes", "regret")
-    for step in data["steps"]:
+    table = _table(title, 2, "model", "", "comes", "goes", "regret")
+    for step in steps:
         for way, found in step["steps"].items():
             calls = ["never" if count is None else str(count) for count in found["calls_to_follow"]]
-            steps.add_row(step["case"]["model"], way, *calls, f"{found['regret']:.1%}")
-    out.print(steps)
+            table.add_row(step["case"]["model"], way, *calls, f"{found['regret']:.1%}")
+    out.print(table)
     summary = data["summary"]
     title = f"share of the oracle, geometric mean; the best fixed way: {summary['best_fixed']}"
     shares = _table(title, 1, "engines", "best fixed", *ours)

@@ -8,7 +8,7 @@ have followed. Whole models are set beside their peers as in `gearshift bench ru
 
 import os
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -24,7 +24,8 @@ from gearshift.bench.divided import Divided, block, divided, in_blocks, timed
 from gearshift.bench.looks import EngineLooks, choice_of
 from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.bench.parts import Built, drawn, regions
-from gearshift.bench.split_score import ITSELF, best_s, case_of, settled, summary_of
+from gearshift.bench.score import Slices
+from gearshift.bench.split_score import ITSELF, UNDIVIDED, best_s, case_of, settled, summary_of
 from gearshift.bench.traces import traces
 from gearshift.capture.load import load
 from gearshift.decide.keep import Keep
@@ -34,6 +35,7 @@ from gearshift.decide.split.actions import FOLLOW, NAMES
 from gearshift.decide.split.agent import ROLE, SHIPPED
 from gearshift.decide.split.players import Bandit, Greedy, Learned, Player, Share
 from gearshift.decide.split.view import EngineView, SplitView
+from gearshift.errors import GearshiftError
 from gearshift.ir.roofline import Roofline
 from gearshift.observe.hal import measure_roofline
 from gearshift.runtime import adapt
@@ -48,6 +50,9 @@ BACKEND, OTHER = "onnxruntime", "openvino"
 """Players choose among the ways of the first; the oracle, among those of both."""
 ENGINES = {"1:1": 0, "2:1": 1, "3:1": 2}
 """How fast the two engines are, and how many neighbours on the second one's core make them so."""
+FINALISTS, MORE = 5, 3
+"""So many ways that seem best take so many times as many turns more: of many that were measured a
+few times, the best would be one that was lucky."""
 STEP = (0, 1, 0)
 """Neighbours, one phase after the other."""
 ONE_ROW = peers.Pace(phase_s=4.0, traces=("quiet", "neighbour"))
@@ -57,7 +62,7 @@ MANY_ROWS = peers.Pace(phase_s=4.0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     rounds: int = 4
-    """Turns of each way to divide."""
+    """Turns of each way to divide, an even number."""
     batches: tuple[int, ...] = (1, 8)
     only: tuple[str, ...] = ()
     """Regions by name; all, if empty."""
@@ -66,8 +71,10 @@ class Pace:
     step_calls: int = 120
     """In each of the three phases of a step."""
     models: tuple[str, ...] = ("resnet18@8", "mobilenet_v2@8", "minilm@8")
+    """Through a step."""
     one_row: tuple[str, ...] = ("resnet18", "mobilenet_v2")
-    """Models of one row, and those of many above, beside their peers; none if empty."""
+    many_rows: tuple[str, ...] = models
+    """Beside their peers."""
 
 
 QUICK = Pace(
@@ -77,23 +84,31 @@ QUICK = Pace(
     step_calls=40,
     models=("mobilenet_v2@8",),
     one_row=(),
+    many_rows=(),
 )
 """One region by rows that the agent was trained on, and one by height that it was not."""
 
 
 def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[str, Any]:
-    players, parts = _players(seed), regions(pace.batches)
+    parts = regions(pace.batches)
     say("measuring the machine's roofline")
-    choices = partial(_choices, players, measure_roofline())
+    choices = partial(_choices, seed, measure_roofline())
     with _home_of_its_own():
         cases = [
             case
             for name in pace.only or parts
-            for case in _region_cases(name, drawn(parts[name]), choices, cores, pace, say)
+            for case in _sound(
+                {"region": name},
+                partial(_region_cases, name, drawn(parts[name]), choices, cores, pace, say),
+            )
         ]
-    decision_s = _decision_s(players[-1], _some_view())
-    steps = [_step_case(name, load(name), cores, pace, say) for name in pace.models]
-    beside = _beside_peers(seed, cores, pace, say) if pace.one_row else []
+        steps = [
+            case
+            for name in pace.models
+            for case in _sound({"model": name}, partial(_step_case, name, cores, pace, say))
+        ]
+    decision_s = _decision_s(_players(seed)[-1], _some_view())
+    beside = _beside_peers(seed, cores, pace, say)
     models = [case for found in beside for case in found["cases"]]
     return {
         "seed": seed,
@@ -107,6 +122,16 @@ def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[st
     }
 
 
+def _sound(
+    about: dict[str, str], measure_it: Callable[[], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """What cannot be measured is told, and the rest is measured all the same."""
+    try:
+        return measure_it()
+    except GearshiftError as error:
+        return [{"case": about, "failed": str(error)}]
+
+
 def _players(seed: int) -> list[Player]:
     """As they are while a model serves: the agent learns on."""
     random = np.random.default_rng(seed)
@@ -115,7 +140,9 @@ def _players(seed: int) -> list[Player]:
     return [Share(), Greedy(), Bandit(np.random.default_rng(seed)), learned]
 
 
-def _choices(players: Sequence[Player], roofline: Roofline, region: Divided) -> dict[str, str]:
+def _choices(seed: int, roofline: Roofline, region: Divided) -> dict[str, str]:
+    """Nobody knows anything from regions before."""
+    players = _players(seed)
     return {player.name: choice_of(player, EngineLooks(region, roofline)) for player in players}
 
 
@@ -123,7 +150,9 @@ def _beside_peers(seed: int, cores: Sequence[int], pace: Pace, say: Say) -> list
     """As `gearshift bench runtime` measures them, beside one neighbour on the second core; those of
     many rows while neighbours come and go, too."""
     found = []
-    for models, theirs in ((pace.one_row, ONE_ROW), (pace.models, MANY_ROWS)):
+    for models, theirs in ((pace.one_row, ONE_ROW), (pace.many_rows, MANY_ROWS)):
+        if not models:
+            continue
         trace = traces(seed, cores, theirs.phase_s, theirs.changes)
         trace["neighbour"] = (replace(trace["neighbour"][0], neighbours=_neighbours(1, cores)),)
         found.append(
@@ -161,6 +190,8 @@ def _region_cases(
         divided(name, runtime, args, backend=OTHER, say=say) as other,
         adapt(model, args) as serving,
     ):
+        if UNDIVIDED not in region.ready:
+            raise GearshiftError(f"{name}: cannot be run undivided by {BACKEND}")
         for engines, count in ENGINES.items():
             say(f"{name}: engines {engines}")
             with busy(_neighbours(count, cores)):
@@ -170,7 +201,7 @@ def _region_cases(
                     **{by_other(action): partial(other.call, action) for action in other.ready},
                     ITSELF: partial(serving, *args),
                 }
-                slices = in_blocks(ways, pace.rounds)
+                slices = _in_turns(ways, pace.rounds)
                 about = {"region": name, "engines": engines, "unseen": name in _unseen()}
                 found.append(case_of(about, slices, choices(region), serving.plan.summary))
     return found
@@ -193,12 +224,20 @@ def _serve(call: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> N
             call(*args)
 
 
-def _step_case(
-    name: str, loaded: tuple[Any, Any], cores: Sequence[int], pace: Pace, say: Say
-) -> dict[str, Any]:
+def _in_turns(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Slices]:
+    """All of them, then those that may be the best, and the runtime, more often."""
+    slices = in_blocks(ways, rounds)
+    best = sorted(slices, key=lambda name: statistics.fmean(slices[name].calls()))
+    again = {name: ways[name] for name in ways if name in best[:FINALISTS] or name == ITSELF}
+    for name, found in in_blocks(again, MORE * rounds).items():
+        slices[name].call_s += found.call_s
+    return slices
+
+
+def _step_case(name: str, cores: Sequence[int], pace: Pace, say: Say) -> list[dict[str, Any]]:
     """Rows that follow, and the runtime by itself once it knows both situations, while a neighbour
     comes and goes; against the best way under each."""
-    model, args = loaded
+    model, args = load(name)
     only = [n for n in NAMES if n.startswith(("none", "rows"))]
     with (
         adapt(model, args, policy=Keep.name) as runtime,
@@ -213,12 +252,12 @@ def _step_case(
             say(f"{name}: every way, {count} neighbours")
             with busy(_neighbours(count, cores)):
                 _serve(serving, args, pace.serve_s)
-                oracles_s.append(best_s(in_blocks(ways, max(2, pace.rounds // 2))))
+                oracles_s.append(best_s(_in_turns(ways, pace.rounds)))
         ideal_s = [oracles_s[count] for count in STEP]
         say(f"{name}: a neighbour comes and goes")
         calls = {NAMES[FOLLOW]: ways[NAMES[FOLLOW]], ITSELF: partial(serving, *args)}
         steps = {way: _stepped(call, ideal_s, cores, pace) for way, call in calls.items()}
-    return {"case": {"model": name, "trace": "step"}, "oracle_s": ideal_s, "steps": steps}
+    return [{"case": {"model": name, "trace": "step"}, "oracle_s": ideal_s, "steps": steps}]
 
 
 def _stepped(
