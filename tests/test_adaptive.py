@@ -25,6 +25,7 @@ from gearshift.plan.plan import whole
 LONG_S = 60
 AT_ONCE = Limits(setup_s=0)
 """Nothing is made ready before the first call."""
+BRIEFLY = Limits(setup_s=1)
 STARTING_S = 0.3
 """A busy process needs so long to be busy."""
 
@@ -32,7 +33,7 @@ STARTING_S = 0.3
 def many_layers() -> tuple[nn.Module, torch.Tensor]:
     """Where eager's own overhead is most of the time, so that other plans are clearly better."""
     torch.manual_seed(0)
-    layers = [nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU()) for _ in range(40)]
+    layers = [nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU()) for _ in range(16)]
     return nn.Sequential(*layers).eval(), torch.randn(16, 64)
 
 
@@ -147,7 +148,7 @@ def test_an_interrupt_before_the_first_call_leaves_nothing_behind(
 @pytest.mark.capability("core.hal")
 def test_what_is_seen_and_what_it_costs_is_told() -> None:
     model, x = many_layers()
-    with gearshift.adapt(model, x, policy="bandit") as runtime:
+    with gearshift.adapt(model, x, policy="bandit", limits=BRIEFLY) as runtime:
         end_s = monotonic() + LONG_S
         call_for(runtime, x, 4)  # beside the start of the control process
         while "J a call (" not in (told := runtime.explain()):
@@ -165,7 +166,7 @@ def test_what_is_seen_and_what_it_costs_is_told() -> None:
 
 def test_a_plan_asked_for_by_hand_stays_until_released() -> None:
     model, x = many_layers()
-    with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():
+    with gearshift.adapt(model, x, policy="bandit", limits=BRIEFLY) as runtime, torch.no_grad():
         eager = whole(runtime.program.graph)
         runtime.swap(eager)
         call_for(runtime, x, 2)
@@ -176,7 +177,7 @@ def test_a_plan_asked_for_by_hand_stays_until_released() -> None:
 
 def test_a_plan_caught_wrong_does_not_come_back() -> None:
     model, x = many_layers()
-    with gearshift.adapt(model, x, policy="bandit") as runtime, torch.no_grad():
+    with gearshift.adapt(model, x, policy="bandit", limits=BRIEFLY) as runtime, torch.no_grad():
         until_adapted(runtime, model, x)
         wrong = runtime.plan
         runtime._mishaps.caught(wrong, VerifyError("off by one"))
@@ -242,7 +243,7 @@ def test_E1_a_full_disk_does_not_touch_calls(
     home.write_text("no folder")
     monkeypatch.setenv("GEARSHIFT_HOME", str(home / "inside"))
     model, x = many_layers()
-    with gearshift.adapt(model, x, policy="bandit") as runtime:
+    with gearshift.adapt(model, x, policy="bandit", limits=BRIEFLY) as runtime:
         until_adapted(runtime, model, x)
         until(runtime, x, lambda: "store: memory" in runtime.explain())
 

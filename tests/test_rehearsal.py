@@ -74,6 +74,17 @@ def test_what_cannot_be_made_ready_is_passed_over_and_not_asked_for_beside_calls
     assert TWO.fingerprint not in running.control.mind.options.allowed, "for a while"
 
 
+def test_a_later_start_that_knows_the_situation_does_not_wait_again() -> None:
+    """Also if there is a plan that can never be made ready."""
+    world = World()
+    world.refuses[TWO] = Refusal("wrong", lasting=True)
+    running = rehearsed(world)
+    now_s = world.now_s
+    rehearse(running, PLANS.values(), SECONDS, world.clock)
+    assert world.now_s == now_s
+    assert running.rehearsed[0] == 0
+
+
 def test_a_plan_hardly_better_is_left_to_turns_on_live_calls() -> None:
     world = World({**TIMES, (TWO, 0): 0.0385, (ONE, 0): 0.039})
     rehearsed(world)

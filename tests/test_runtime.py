@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import gearshift
-from gearshift.errors import MemoryLimitError, PlanError, UsageError
+from gearshift.errors import MemoryLimitError, PlanError, UsageError, VerifyError
 from gearshift.plan import Plan, Region, Rewrite
 from gearshift.plan.cut import formed
 from gearshift.plan.plan import whole
@@ -179,6 +179,29 @@ def test_frozen_weights_are_not_looked_at_and_a_broken_promise_is_found_by_the_a
         while runtime.running != "eager" and monotonic() < deadline_s:
             runtime(x)
             runtime.settle(60)
+        assert torch.equal(runtime(x), model(x))
+
+
+def test_a_frozen_model_that_trains_now_is_not_called_to_make_plans_ready() -> None:
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x, policy="keep", frozen=True) as runtime:
+        model.train()
+        with pytest.raises(PlanError, match="training mode"):
+            runtime.swap(whole(runtime.program.graph, rewrite=ORT))
+
+
+def test_when_a_plan_is_caught_wrong_what_was_built_beside_it_goes_too() -> None:
+    """Weights changed behind torch's back are old in all of them."""
+    model, x = two_layers(), torch.randn(4, 256)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        graph = runtime.program.graph
+        other = whole(graph, rewrite=Rewrite(backend="openvino", threads=1))
+        runtime.swap(whole(graph, rewrite=ORT))
+        runtime.release()
+        runtime._changes.stand_by(other, "for later")
+        assert other in runtime._changes.ready()
+        runtime._mishaps.caught(runtime.plan, VerifyError("off by one"))
+        assert other not in runtime._changes.ready()
         assert torch.equal(runtime(x), model(x))
 
 

@@ -185,8 +185,12 @@ def explain(loop: Loop) -> list[str]:
     if seen is None or seen.situation is None:
         return []
     told = [f"{NAMES[name]} {_text(name, m)}" for name, m in seen.readings.items() if name in NAMES]
+    spare = loop.sampler.spare_core
+    apart = (
+        [] if spare is None else [f"core {spare}: left to the calling thread, others use it least"]
+    )
     waits = [f"proposed, {loop.put_off}"] if loop.put_off else []
-    return [f"situation: {seen.situation}", f"machine: {'; '.join(told)}", *waits]
+    return [f"situation: {seen.situation}", f"machine: {'; '.join(told)}", *apart, *waits]
 
 
 def costs(loop: Loop) -> dict[str, str]:

@@ -224,13 +224,20 @@ class Loop:
             return False
         plan = proposal.plan.fingerprint
         proposed[plan] += 1
-        if proposed[plan] == 1 and self.guard.is_known(proposal, snapshot):
+        if proposed[plan] == 1 and self._is_best_known(proposal, snapshot):
             self.changeover.adopt(proposal, snapshot)
         elif proposed[plan] == 1 and proposal.how is How.STAND_BY:
             self.changeover.beside_calls(proposal, snapshot)
         else:
             return 1 < proposed[plan] <= MAX_REPEATS
         return True
+
+    def _is_best_known(self, proposal: Proposal, snapshot: Snapshot) -> bool:
+        """By a little will do: there are no calls yet on which it could take turns with another."""
+        if proposal.how is not How.TRY or snapshot.situation is None:
+            return self.guard.is_known(proposal, snapshot)
+        seen = self.guard.model.measured(snapshot.situation, proposal.plan.fingerprint)
+        return seen is not None and not self.guard.is_slower(proposal.plan, snapshot)
 
     @property
     def _astir(self) -> bool:

@@ -81,11 +81,11 @@ def adapt(
     `policy` decides: bandit, rules, proportional; share, greedy, dqn, which choose how the model is
     divided over two cores; ppo, which sets recurrent layers; or keep for a runtime that changes
     nothing by itself. `limits` bound what it may cost; with `Limits(setup_s=0)` nothing is timed
-    before the first call. `frozen` promises that the weights will not change, as an export does:
-    else they are looked at before each call. The last four say how regions are formed while it
-    serves: how many levels down the hierarchy they are at first, below which share of the roofline
-    one is divided, above which share of their time what lies between two merges them, and how many
-    lessons an agent takes from each measurement.
+    before the first call. `frozen` promises that weights, modules, mode and hooks stay as they are,
+    as an export does: else they are looked at before each call. The last four say how regions are
+    formed while it serves: how many levels down the hierarchy they are at first, below which share
+    of the roofline one is divided, above which share of their time what lies between two merges
+    them, and how many lessons an agent takes from each measurement.
     """
     forming = Forming(
         initial_granularity=initial_granularity,

@@ -18,13 +18,14 @@ from gearshift.act.executor import Timing, drained
 from gearshift.act.layers import layers_of
 from gearshift.act.measure import measure
 from gearshift.act.openmp import sparing
-from gearshift.act.workers import keep_off
+from gearshift.act.workers import allow
 from gearshift.capture.calls import own_copy
 from gearshift.decide.policy import Proposal
 from gearshift.errors import CompileError, GearshiftError, VerifyError
 from gearshift.hands import Done, Gone, Refusal
 from gearshift.ir.measurement import Measurement
 from gearshift.ir.snapshot import LayerSeen
+from gearshift.ir.topology import CALLER
 from gearshift.plan.legal import Space, why_illegal
 from gearshift.plan.plan import Plan
 from gearshift.plan.rewrite import why_illegal as why_not_compiled
@@ -48,6 +49,8 @@ class RuntimeHands:
         self._pool = runtime._pool
         self._measured: deque[Measurement] = deque()
         self._played: deque[tuple[str, Timing]] = deque()
+        self._kept_off: tuple[int | None, tuple[int, ...]] = (None, ())
+        """Off which core which threads of backends are kept."""
 
     @property
     def _changes(self) -> Changes:
@@ -105,8 +108,12 @@ class RuntimeHands:
     def note_neighbours(self, count: int, spare_core: int | None) -> None:
         runtime = self._runtime
         runtime._crowd.neighbours = count
-        for executable in runtime._room.executables:
-            keep_off(executable.threads, spare_core)
+        threads = tuple(n for built in runtime._room.executables for n in built.threads)
+        kept = (spare_core, threads)
+        if kept != self._kept_off:
+            cores = set(self._pool.get(CALLER).spec.cores)
+            allow(threads, cores - {spare_core} or cores)
+            self._kept_off = kept
 
     def timings(self) -> Iterable[tuple[str, Timing]]:
         for plan, timing in self._changes.serving.timings():

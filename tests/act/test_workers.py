@@ -3,11 +3,12 @@
 import os
 import threading
 
+import pytest
 import torch
 
 import gearshift
 from gearshift.act.engines.pinned import machine_cores
-from gearshift.act.workers import TASKS, keep_off, start_workers
+from gearshift.act.workers import TASKS, allow, start_workers
 from gearshift.plan import Rewrite
 from gearshift.plan.plan import whole
 from gearshift.runtime_hands import RuntimeHands
@@ -41,39 +42,68 @@ def cores_of(thread: int) -> set[int]:
 
 
 def test_threads_are_found_and_free_to_run_anywhere() -> None:
-    made, found = start_workers(lambda: Waiting(CORES[0]), count=1, core=CORES[0])
-    assert found == made.numbers
-    assert cores_of(found[0]) == set(CORES)
+    found = start_workers(lambda: Waiting(CORES[0]), count=1, core=CORES[0], cores=CORES)
+    assert found is not None
+    made, numbers = found
+    assert list(numbers) == made.numbers
+    assert cores_of(numbers[0]) == set(CORES)
     made.end()
 
 
 def test_others_that_start_meanwhile_are_not_taken_for_them() -> None:
-    made, found = start_workers(lambda: Waiting(CORES[0], CORES[0]), count=1, core=CORES[0])
-    assert found == []
-    assert all(cores_of(number) == {CORES[0]} for number in made.numbers)
-    made.end()
+    made = []
+
+    def two() -> None:
+        made.append(Waiting(CORES[0], CORES[0]))
+
+    assert start_workers(two, count=1, core=CORES[0], cores=CORES) is None
+    assert all(cores_of(number) == {CORES[0]} for number in made[0].numbers)
+    made[0].end()
 
 
 def test_a_thread_that_has_ended_is_left_alone() -> None:
-    keep_off([max(int(folder.name) for folder in TASKS.iterdir()) + 100_000], CORES[0])
+    allow([max(int(folder.name) for folder in TASKS.iterdir()) + 100_000], CORES)
+
+
+def adapted() -> tuple[gearshift.Runtime, torch.nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU()).eval()
+    x = torch.ones(4, 64)
+    return gearshift.adapt(model, x, policy="keep"), model, x
+
+
+def threads_of(runtime: gearshift.Runtime) -> list[int]:
+    return [number for built in runtime._room.executables for number in built.threads]
 
 
 def test_workers_of_onnx_runtime_leave_the_spare_core_to_the_caller() -> None:
-    torch.manual_seed(0)
-    model, x = (
-        torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU()).eval(),
-        torch.ones(4, 64),
-    )
     before = os.sched_getaffinity(0)
-    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+    runtime, model, x = adapted()
+    with runtime, torch.no_grad():
         for spin in (False, True):
             rewrite = Rewrite(backend="onnxruntime", threads=len(CORES), spin=spin)
             runtime.swap(whole(runtime.program.graph, rewrite=rewrite))
             hands = RuntimeHands(runtime, runtime.space, runtime._changes, runtime._background)
-            threads = [n for built in runtime._room.executables for n in built.threads]
+            threads = threads_of(runtime)
             assert len(threads) == (0 if spin else len(CORES) - 1)
             for spare in (CORES[0], CORES[-1], None):
                 hands.note_neighbours(1, spare)
                 assert all(cores_of(n) == set(CORES) - {spare} for n in threads)
                 assert torch.allclose(runtime(x), model(x), atol=1e-5)
     assert os.sched_getaffinity(0) == before
+
+
+def test_workers_that_cannot_be_told_from_others_are_not_left_on_one_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two builds at once: then the session is made again, and nobody holds its threads."""
+    monkeypatch.setattr("gearshift.act.workers._cores_of", lambda thread: set())
+    runtime, model, x = adapted()
+    with runtime, torch.no_grad():
+        before = {int(folder.name) for folder in TASKS.iterdir()}
+        rewrite = Rewrite(backend="onnxruntime", threads=len(CORES))
+        runtime.swap(whole(runtime.program.graph, rewrite=rewrite))
+        new = {int(folder.name) for folder in TASKS.iterdir()} - before
+        assert threads_of(runtime) == []
+        assert all(cores_of(number) == set(CORES) for number in new)
+        assert torch.allclose(runtime(x), model(x), atol=1e-5)

@@ -10,6 +10,7 @@ from decide.world import (
     KEY,
     ONE,
     PLANS,
+    TIMES,
     TWO,
     Always,
     Asking,
@@ -43,6 +44,17 @@ def test_what_served_a_situation_serves_it_again_without_being_asked_for() -> No
         world.live(running, 1.0)
         assert world.plan == best
         assert world.switches[-1][0] - start_s < 0.4
+
+
+def test_who_acts_is_told_which_core_neighbours_leave_alone() -> None:
+    """They are on the first ones."""
+    world = World()
+    running = loop(world)
+    told = []
+    for world.neighbours in (0, 1, 0):
+        world.live(running, 2.0)
+        told.append(world.crowd)
+    assert told == [(0, None), (1, 1), (0, None)]
 
 
 def test_a_trial_ends_when_the_situation_changes() -> None:
@@ -126,6 +138,16 @@ def test_what_is_known_from_earlier_starts_serves_or_stands_by_before_the_first_
     loop(again, InProcess(mind(store))).recall()
     assert again.plan == TWO
     assert ONE.fingerprint in again.ready
+    assert not again.tried
+
+
+def test_before_the_first_call_what_is_known_to_be_better_by_a_little_serves_too() -> None:
+    """There are no calls on which the two could take turns."""
+    times = {**TIMES, (TWO, 0): 0.037}
+    again = World(times)
+    again.ready = [EAGER.fingerprint]
+    loop(again, InProcess(mind(learned(0, seconds=60, times=times)))).recall()
+    assert again.plan == TWO
     assert not again.tried
 
 

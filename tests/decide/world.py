@@ -62,6 +62,8 @@ class World:
     def __init__(self, times: dict[tuple[Plan, int], float] | None = None) -> None:
         self.now_s, self.energy_j = 1000.0, 0.0
         self.neighbours = 0
+        self.crowd: tuple[int, int | None] = (0, None)
+        """How many neighbours, and the core they leave alone, as the loop last told."""
         self.times = times or TIMES
         self.plan, self.newcomer = EAGER, None
         self.spent_s = self.credit_s = 0.0
@@ -150,6 +152,12 @@ class World:
         return {
             OTHERS: Metric(value=others, source=Source.MEASURED),
             ENERGY: Metric(value=energy_j, source=Source.MODELLED),
+            **{
+                f"core.{core}.others_share": Metric(
+                    value=float(core < self.neighbours), source=Source.MEASURED
+                )
+                for core in range(CORES)
+            },
         }
 
     def note(self, work: Work) -> None:
@@ -171,7 +179,7 @@ class World:
         return calls
 
     def note_neighbours(self, count: int, spare_core: int | None) -> None:
-        return None
+        self.crowd = (count, spare_core)
 
     def why_illegal(self, plan: Plan) -> str | None:
         return None if plan.fingerprint in PLANS else "not one of ours"
@@ -285,11 +293,13 @@ def loop(
     )
 
 
-def learned(*crowds: int, seconds: float) -> Store:
+def learned(
+    *crowds: int, seconds: float, times: dict[tuple[Plan, int], float] | None = None
+) -> Store:
     """What a first start leaves to the next."""
     store = memory_store()
     control = InProcess(mind(store))
-    world = World()
+    world = World(times)
     world.live_among(loop(world, control), *crowds, seconds=seconds)
     control.mind.save()
     return store

@@ -14,6 +14,7 @@ class Counters:
     now_s: float = 0.0
     others: float = 0.0
     energy_j: float = 1.0
+    by_core: tuple[float, ...] = ()
     noted: list[object] = field(default_factory=list)
 
     def clock(self) -> float:
@@ -23,6 +24,10 @@ class Counters:
         return {
             OTHERS: Metric(value=self.others, source=Source.MEASURED),
             ENERGY: Metric(value=self.energy_j, source=Source.MEASURED),
+            **{
+                f"core.{core}.others_share": Metric(value=share, source=Source.MEASURED)
+                for core, share in enumerate(self.by_core)
+            },
         }
 
     def note(self, work: object) -> None:
@@ -95,3 +100,14 @@ def test_energy_is_shared_by_all_calls_also_those_not_timed() -> None:
     step(counters, seen)
     found = seen.take("plan", None, calls("x", "y"), served=(1020, 0.41))
     assert found.energy_j is None, "nobody knows who used it"
+
+
+def test_the_core_others_use_least_is_spare_while_there_are_neighbours() -> None:
+    counters = Counters(by_core=(0.0, 0.0))
+    seen = sampler(counters)
+    found = []
+    for counters.others, counters.by_core in ((0.0, (0.0, 0.0)), (0.5, (0.9, 0.1)), (0.0, (0, 0))):
+        for _ in range(3):
+            step(counters, seen)
+        found.append(seen.spare_core)
+    assert found == [None, 1, None]

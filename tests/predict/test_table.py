@@ -57,6 +57,15 @@ def test_elsewhere_measured_is_carried_over() -> None:
     assert one.mean_s == pytest.approx(0.03)
 
 
+def test_where_no_core_is_left_to_the_caller_its_threads_wait_for_each_other() -> None:
+    crowded = Situation(signature="x", neighbours=CORES)
+    table = Table(CORES)
+    table.add(sample(QUIET, TWO, [0.02] * ENOUGH))
+    found = table.estimate(TWO, crowded, PLANS)
+    assert found is not None
+    assert found.mean_s == pytest.approx(0.02 * 2**1.5)
+
+
 def test_nothing_known_is_no_estimate() -> None:
     assert Table(CORES).estimate(TWO, QUIET, PLANS) is None
 

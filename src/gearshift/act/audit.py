@@ -36,7 +36,7 @@ class Audit:
         caught: Callable[[Plan, VerifyError], None],
     ) -> None:
         self._background, self._tolerance, self._caught = background, tolerance, caught
-        self.due_s = float("inf")
+        self.due_s, self._on = float("inf"), False
         self._taken_s = self._rests_until_s = float("-inf")
         self.checked = 0
         self.worst_error = 0.0
@@ -46,7 +46,7 @@ class Audit:
         """A plan came into force: look often at first if it is new, but not more often than that,
         however often plans change."""
         soon_s = max(perf_counter(), self._taken_s + EARLY_INTERVAL_S)
-        self.due_s = soon_s if on else float("inf")
+        self.due_s, self._on = soon_s if on else float("inf"), on
 
     def take(
         self,
@@ -77,11 +77,12 @@ class Audit:
         except Exception as error:  # the model refuses the call now: no verdict
             log.info("a live call could not be checked: %s", str(error))
         now_s = perf_counter()
-        if self._is_new(plan, fragment):
-            self.due_s = now_s + EARLY_INTERVAL_S
-        else:
+        next_s = now_s + EARLY_INTERVAL_S
+        if not self._is_new(plan, fragment):
             rest_s = max(INTERVAL_S, (now_s - start_s) / SHARE_OF_TIME)
-            self.due_s = self._rests_until_s = now_s + rest_s
+            next_s = self._rests_until_s = now_s + rest_s
+        if self._on:  # another plan may have come into force meanwhile, and be due sooner
+            self.due_s = min(self.due_s, next_s)
 
     def _is_new(self, plan: Plan, fragment: Fragment) -> bool:
         return self._num_looks(plan, fragment) < EARLY_CHECKS

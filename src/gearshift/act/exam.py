@@ -3,6 +3,7 @@
 Must not know plans. The model is asked once for each signature, however many plans are examined.
 """
 
+import threading
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class Exams:
     """The last ones, for as long as the weights are those they were made with."""
 
     def __init__(self) -> None:
+        self._keeping = threading.Lock()
         self._made: deque[tuple[Fragment, list[Any], Exam]] = deque(maxlen=MAX_EXAMS)
         self._passed: deque[tuple[Exam, Hashable, bool]] = deque(maxlen=MAX_PASSED)
 
@@ -48,9 +50,10 @@ class Exams:
                 return exam
         exam = make_exam(fragment, leaves)
         if exam.num_bytes <= MAX_BYTES:
-            while sum(kept.num_bytes for _, _, kept in self._made) + exam.num_bytes > MAX_BYTES:
-                self._made.popleft()
-            self._made.append((fragment, about, exam))
+            with self._keeping:
+                while sum(kept.num_bytes for _, _, kept in self._made) + exam.num_bytes > MAX_BYTES:
+                    self._made.popleft()
+                self._made.append((fragment, about, exam))
         return exam
 
     def passed(self, exam: Exam, kind: Hashable) -> bool | None:

@@ -92,8 +92,11 @@ class Mishaps:
         return result
 
     def caught(self, plan: Plan, difference: VerifyError) -> None:
-        """A live call's result differed: the plan that gave it must not serve."""
+        """A live call's result differed: the plan that gave it must not serve, nor what was built
+        beside it: if a weight changed unseen, that is wrong as well."""
         self._serving.drop(plan)
+        with self._changes.lock:
+            self._serving.shelf.clear()
         self._changes.ban(plan, f"it was wrong: {difference}")
         self._changes.record(plan, "a live call was checked", f"rolled back: {difference}")
         self._tell_eager("a plan was wrong")

@@ -74,12 +74,14 @@ def guarding(floats: tuple[int, ...], indices: Sequence[IndexCheck]) -> Step | N
 
 def _is_finite(tensor: torch.Tensor) -> bool:
     """On this thread alone: torch's own sum would leave its idle threads spinning beside the call.
-    The product with itself is read fastest; large numbers make it infinite, too."""
+    The product with itself is read fastest where one thread does it; large numbers make it
+    infinite, too."""
     if tensor.dtype is torch.bfloat16:
         return isfinite(tensor.sum())
     array = tensor.detach().numpy()
     with errstate(all="ignore"):
-        return isfinite(vdot(array, array)) or isfinite(array.sum())
+        alone = tensor.dtype is torch.float32 and isfinite(vdot(array, array))
+        return alone or isfinite(array.sum())
 
 
 def bind(

@@ -4,37 +4,45 @@ Must not know what they do, or why a core is to be left alone.
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
 from typing import TypeVar
 
-from gearshift.act.engines.pinned import machine_cores
-
 TASKS = Path("/proc/self/task")
+LOOKS, PAUSE_S = 10, 0.005
+"""A thread may be there a moment before it is on its core."""
 Made = TypeVar("Made")
+_one_at_a_time = threading.Lock()
 
 
-def start_workers(make: Callable[[], Made], *, count: int, core: int) -> tuple[Made, list[int]]:
+def start_workers(
+    make: Callable[[], Made], *, count: int, core: int, cores: Iterable[int]
+) -> tuple[Made, tuple[int, ...]] | None:
     """What `make` makes, and the system's numbers of the threads it starts, so many, all on this
-    core; from here on they may run on any. None if others like them were started meanwhile: which
-    are whose cannot be told."""
-    before = _threads()
-    made = make()
-    started = [number for number in _threads() - before if _cores_of(number) == {core}]
+    core; from here on they may run on all cores given. None if others like them were started
+    meanwhile, or they are not on that core: then which are its own cannot be told."""
+    with _one_at_a_time:
+        before = _threads()
+        made = make()
+        for _ in range(LOOKS):
+            started = [number for number in _threads() - before if _cores_of(number) == {core}]
+            if len(started) >= count:
+                break
+            sleep(PAUSE_S)
     if len(started) != count:
-        started = []
-    keep_off(started, None)
-    return made, started
+        return None
+    allow(started, cores)
+    return made, tuple(started)
 
 
-def keep_off(threads: Iterable[int], core: int | None) -> None:
-    """They may run on every core of ours but this one; None: on all."""
-    cores = set(machine_cores())
-    allowed = cores - {core} or cores
+def allow(threads: Iterable[int], cores: Iterable[int]) -> None:
+    """They may run on these cores only."""
     for number in threads:
         with suppress(OSError):  # it has ended
-            os.sched_setaffinity(number, allowed)
+            os.sched_setaffinity(number, cores)
 
 
 def _threads() -> set[int]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from gearshift.capture.calls import CallForm, Leaf, Sizes, describe, evaluate
-from gearshift.capture.weights import NOTHING_TO_WATCH, Slot, WeightWatch
+from gearshift.capture.weights import Slot, WeightWatch
 from gearshift.errors import CaptureError
 from gearshift.ir.graph import Graph, join_graphs
 
@@ -178,7 +178,7 @@ class Program:
 
     def frozen(self) -> "Program":
         """The same, and nobody looks whether weights or modules changed."""
-        still = tuple(replace(f, watch=NOTHING_TO_WATCH) for f in self.fragments)
+        still = tuple(replace(f, watch=f.watch.frozen()) for f in self.fragments)
         return replace(self, fragments=still)
 
     @cached_property

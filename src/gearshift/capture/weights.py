@@ -110,7 +110,17 @@ class WeightWatch:
         return None
 
     def renewed(self) -> "WeightWatch":
-        return WeightWatch(self._slots, self._modules)
+        return type(self)(self._slots, self._modules)
+
+    def frozen(self) -> "WeightWatch":
+        return FrozenWatch(self._slots, self._modules)
+
+
+class FrozenWatch(WeightWatch):
+    """Of a model whose owner promised that nothing will change: calls do not look."""
+
+    def unchanged(self) -> bool:
+        return True
 
 
 @contextmanager

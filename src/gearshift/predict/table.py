@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from gearshift.ir.measurement import Source, is_sample
 from gearshift.ir.roofline import Roofline
 from gearshift.ir.snapshot import Sample, Situation
+from gearshift.ir.topology import CALLER
 from gearshift.ir.work import Work
 from gearshift.plan.plan import Plan, Region
 from gearshift.predict.calibration import Calibration
@@ -32,6 +33,8 @@ UNROLL_GUESS = 0.7
 """The same of recurrent layers that are unrolled."""
 ROOF_FACTOR = 2.5
 """How many times the least possible time a plan takes, before one was measured."""
+APART = 0.7
+"""As in `_waiting`: 1.0 to 1.3 times as long beside one neighbour."""
 DOUBTED, PERSISTS = 2, 20
 """What a plan counts for that takes far longer than it used to, or shorter; after so many calls
 that tell the same."""
@@ -254,7 +257,9 @@ class Table:
                 factors.append(self._sparing(situation))
                 continue
             wanted = self._threads(region) + situation.neighbours
-            factors.append(max(1.0, wanted / self.num_cores) ** _waiting(region))
+            crowd = max(1.0, wanted / self.num_cores)
+            some = situation.neighbours < self.num_cores
+            factors.append(crowd ** (APART if some and _is_apart(region) else _waiting(region)))
         return sum(factors) / len(factors)
 
     def _sparing(self, situation: Situation) -> float:
@@ -276,14 +281,17 @@ def _guess(region: Region) -> float:
     return BACKEND_GUESS.get(region.rewrite.backend, 1.0)
 
 
+def _is_apart(region: Region) -> bool:
+    """Whether the calling thread has a core to itself, if there is one: then it waits less."""
+    rewrite = region.rewrite
+    return rewrite.backend == "onnxruntime" and not rewrite.spin and region.engine == CALLER
+
+
 def _waiting(region: Region) -> float:
     """How hard its threads wait for each other (fitted to the built-in models on two cores beside
-    one neighbour: 1.3 to 2 times as long, 2.9 spinning, 1.4 to 17 in OpenMP; 1.0 to 1.3 where the
-    calling thread has a core to itself)."""
+    one neighbour: 1.3 to 2 times as long, 2.9 spinning, 1.4 to 17 in OpenMP)."""
     if region.rewrite.backend == "inductor":
         return 4.0
-    if region.rewrite.backend == "onnxruntime" and not region.rewrite.spin:
-        return 0.7
     return 2.5 if region.rewrite.spin else 1.5
 
 

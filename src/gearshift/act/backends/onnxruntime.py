@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from gearshift.act.backends.protocol import Executable, Order, thread_counts
-from gearshift.act.engines.pinned import machine_cores
 from gearshift.act.workers import start_workers
 from gearshift.capture.program import Fragment
 from gearshift.errors import MissingExtraError
@@ -82,7 +81,7 @@ def build_session(order: Order, held_bytes: int, *, optimise: bool = True) -> Ex
         sizes=cut.sizes,
         outputs=cut.outputs,
         held_bytes=held_bytes,
-        threads=tuple(threads),
+        threads=threads,
     )
 
 
@@ -129,13 +128,31 @@ def open_session(order: Order, body: "OnnxBody", *, optimise: bool = True) -> An
     return _opened(order, body, optimise=optimise)[0]
 
 
-def _opened(order: Order, body: "OnnxBody", *, optimise: bool) -> tuple[Any, Sequence[int]]:
+def _opened(order: Order, body: "OnnxBody", *, optimise: bool) -> tuple[Any, tuple[int, ...]]:
     """A session, and its threads if they wait beside the calling thread without burning their
     cores."""
     try:
         import onnxruntime
     except ImportError:
         raise MissingExtraError("onnx", "the onnxruntime backend") from None
+    model = body.model.SerializeToString()
+
+    def make(affinities: str = "") -> Any:
+        options = _options(onnxruntime, order, body, optimise=optimise)
+        if affinities:
+            options.add_session_config_entry("session.intra_op_thread_affinities", affinities)
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    workers, cores = order.threads - 1, order.engine.cores
+    if workers == 0 or order.rewrite.spin or order.engine.name != CALLER:
+        return make(), ()
+    core = min(cores)
+    affinities = ";".join([str(core + 1)] * workers)  # it counts cores from one
+    found = start_workers(lambda: make(affinities), count=workers, core=core, cores=cores)
+    return found or (make(), ())
+
+
+def _options(onnxruntime: Any, order: Order, body: "OnnxBody", *, optimise: bool) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = order.threads
     options.inter_op_num_threads = 1
@@ -155,14 +172,4 @@ def _opened(order: Order, body: "OnnxBody", *, optimise: bool) -> tuple[Any, Seq
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()]
         options.add_external_initializers(list(arrays), values)
-    model, providers = body.model.SerializeToString(), ["CPUExecutionProvider"]
-
-    def make() -> Any:
-        return onnxruntime.InferenceSession(model, options, providers=providers)
-
-    if order.threads == 1 or order.rewrite.spin or order.engine.name != CALLER:
-        return make(), ()
-    workers, core = order.threads - 1, min(machine_cores())
-    affinities = ";".join([str(core + 1)] * workers)  # it counts cores from one
-    options.add_session_config_entry("session.intra_op_thread_affinities", affinities)
-    return start_workers(make, count=workers, core=core)
+    return options
