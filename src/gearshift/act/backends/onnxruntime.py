@@ -4,7 +4,7 @@ Must not know how the ONNX came about.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -136,9 +136,10 @@ def _opened(order: Order, body: "OnnxBody", *, optimise: bool) -> tuple[Any, tup
     except ImportError:
         raise MissingExtraError("onnx", "the onnxruntime backend") from None
     model = body.model.SerializeToString()
+    arrays = weight_arrays(order, body)  # read where they are while a session is made
 
     def make(affinities: str = "") -> Any:
-        options = _options(onnxruntime, order, body, optimise=optimise)
+        options = _options(onnxruntime, order, arrays, optimise=optimise)
         if affinities:
             options.add_session_config_entry("session.intra_op_thread_affinities", affinities)
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -152,7 +153,9 @@ def _opened(order: Order, body: "OnnxBody", *, optimise: bool) -> tuple[Any, tup
     return found or (make(), ())
 
 
-def _options(onnxruntime: Any, order: Order, body: "OnnxBody", *, optimise: bool) -> Any:
+def _options(
+    onnxruntime: Any, order: Order, arrays: Mapping[str, np.ndarray], *, optimise: bool
+) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = order.threads
     options.inter_op_num_threads = 1
@@ -168,7 +171,6 @@ def _options(onnxruntime: Any, order: Order, body: "OnnxBody", *, optimise: bool
         options.add_session_config_entry("session.intra_op.spin_duration_us", str(SPIN_US))
     else:  # else its threads would spin on and starve the next region's
         options.add_session_config_entry("session.force_spinning_stop", "1")
-    arrays = weight_arrays(order, body)
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(a) for a in arrays.values()]
         options.add_external_initializers(list(arrays), values)
