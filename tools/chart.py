@@ -1,6 +1,7 @@
 """Draws the results of `gearshift bench runtime`: `chart.py OUT.svg RESULT.json ...`.
 
 For each trace the speed of everybody relative to eager: geometric means over models and seeds.
+Prints the README's table: the same of each ratio, and the least.
 """
 
 import json
@@ -25,8 +26,20 @@ BARS = {
 TRACES = {"quiet": "quiet", "neighbour": "one neighbour", "changing": "neighbours come and go"}
 
 
+RATIOS = {
+    "vs_eager": "eager",
+    "vs_best_peer": "the best peer",
+    "vs_best_static": "the best static",
+    "of_oracle": "the oracle",
+    "p95_vs_eager": "eager's p95",
+    "p95_vs_best_static": "the best static's p95",
+    "cpu_vs_best_peer": "the best peer's CPU time",
+}
+
+
 def main(out: str, *files: str) -> None:
     cases = [c for f in files for c in json.loads(Path(f).read_text())["cases"]]
+    tell(cases)
     warm = [case for case in cases if case["case"]["start"] == "warm"]
     figure, axes = plt.subplots(figsize=(8, 3.4))
     width = 0.8 / len(BARS)
@@ -44,6 +57,20 @@ def main(out: str, *files: str) -> None:
     )
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None})
+
+
+def tell(cases: list[dict[str, Any]]) -> None:
+    print("| |", " | ".join(RATIOS.values()), "| followed soon |")
+    print("| --- |", " | ".join("---" for _ in RATIOS), "| --- |")
+    for trace, name in TRACES.items():
+        for start in ("warm", "cold"):
+            about = {"trace": trace, "start": start}
+            mine = [case for case in cases if about.items() <= case["case"].items()]
+            found = [[case[ratio] for case in mine] for ratio in RATIOS]
+            told = [f"{statistics.geometric_mean(f):.2f} ({min(f):.2f})" for f in found]
+            soon = [phase["soon"] for case in mine for phase in case["phases"][1:]]
+            last = f"{sum(soon)} of {len(soon)}" if soon else ""
+            print(f"| {name}, {start} |", " | ".join(told), "|", last, "|")
 
 
 def speed(cases: list[dict[str, Any]], trace: str, name: str) -> float:
