@@ -60,20 +60,28 @@ def summary_of(
     models: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     cases, steps = ([c for c in some if "failed" not in c] for some in (cases, steps))
-    unseen = [case for case in cases if case["case"]["unseen"]]
-    fixed = best_fixed(cases) if cases else None
     return {
-        "best_fixed": fixed,
-        "engines": {
-            engines: _of_oracle([c for c in cases if c["case"]["engines"] == engines], fixed or "")
-            for engines in dict.fromkeys(c["case"]["engines"] for c in cases)
-        },
-        "unseen": _of_oracle(unseen, fixed) if unseen and fixed else None,
+        **_regions(cases),
         "steps": {
             way: _worst([s["steps"][way] for s in steps])
             for way in (steps[0]["steps"] if steps else ())
         },
         "models": _beside_peers([c for c in models if c["case"]["start"] == "warm"]),
+    }
+
+
+def _regions(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    if not cases:
+        return {"best_fixed": None, "engines": {}, "unseen": None}
+    unseen = [case for case in cases if case["case"]["unseen"]]
+    fixed = best_fixed(cases)
+    return {
+        "best_fixed": fixed,
+        "engines": {
+            engines: _of_oracle([c for c in cases if c["case"]["engines"] == engines], fixed)
+            for engines in dict.fromkeys(c["case"]["engines"] for c in cases)
+        },
+        "unseen": _of_oracle(unseen, fixed) if unseen else None,
     }
 
 

@@ -245,8 +245,11 @@ class Sampler:
         return None if share is None else share * self._num_cores
 
     def _used_by_core(self, readings: dict[str, Metric]) -> dict[int, float]:
-        found = {OTHERS_ON_CORE.fullmatch(name): metric.value for name, metric in readings.items()}
-        return {int(m[1]): value for m, value in found.items() if m and value is not None}
+        return {
+            int(core[1]): metric.value
+            for name, metric in readings.items()
+            if metric.value is not None and (core := OTHERS_ON_CORE.fullmatch(name))
+        }
 
     def _ready(self, readings: dict[str, Metric]) -> float | None:
         """Threads of others that run or could: all, less ours and the one that reads. Where we
