@@ -11,6 +11,7 @@ import pytest
 from gearshift.bench import runtime
 from gearshift.bench.arena import Setting
 from gearshift.bench.neighbours import Neighbour
+from gearshift.bench.score import TWICE, Slices
 from gearshift.bench.traces import Phase
 
 ONE = (Neighbour(kind="arithmetic", core=0),)
@@ -81,7 +82,7 @@ def test_gearshift_lives_through_every_trace_twice(measured: dict[str, Any]) -> 
 
 def test_every_setting_has_two_slices_or_more_in_every_phase(measured: dict[str, Any]) -> None:
     static = [kind for kind, what, _ in Fake.told if what == "ran" and kind != "gearshift"]
-    stops = PACE.stops * sum(map(len, TRACE.values()))
+    stops = PACE.one_phase_stops + PACE.stops * len(TRACE["changing"])
     assert len(static) == stops * len(runtime.settings(2))
     first_of_each_stop = static[:: len(runtime.settings(2))]
     assert len(set(first_of_each_stop)) > 2, "not always the same one first"
@@ -98,3 +99,13 @@ def test_a_trace_with_a_neighbour_from_the_start_has_it_before_gearshift_opens(
     )
     opened = [what for kind, what, _ in Fake.told if kind == "gearshift" and "opened" in what]
     assert opened == ["opened beside 1"] * 2
+
+
+def test_a_setting_far_behind_has_no_more_slices_once_it_had_two() -> None:
+    slices = {name: Slices() for name in ("eager", "onnxruntime", "openvino", TWICE)}
+    took_s = {"eager": 0.02, "onnxruntime": 0.02, "openvino": 0.01, TWICE: 0.02}
+    for _ in range(2):
+        assert runtime.in_the_running(slices) == list(slices), "each has as many odd as even ones"
+        for name, seconds in took_s.items():
+            slices[name].add({"call_s": [seconds], "cpu_s": 0.0})
+    assert runtime.in_the_running(slices) == ["onnxruntime", "openvino", TWICE]

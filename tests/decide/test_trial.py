@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gearshift.decide.trial import AT_LEAST, AT_MOST, verdict
+from gearshift.decide.trial import AT_LEAST, AT_MOST, TURN, verdict
 
 
 def noisy(mean_s: float, count: int, spread: float = 0.05) -> list[float]:
@@ -46,5 +46,27 @@ def test_somebody_elses_hiccup_decides_nothing() -> None:
     new = noisy(0.8, 20)
     new[3] = 40.0
     found = verdict(noisy(1.0, 20), new)
+    assert found is not None
+    assert found.new_wins
+
+
+def test_a_hiccup_that_lasts_for_a_turn_decides_nothing_soon() -> None:
+    """All of its calls agree, the turns do not."""
+    old = noisy(1.0, AT_LEAST, 0.01)
+    new = noisy(1.3, TURN, 0.01) + noisy(1.0, AT_LEAST - TURN, 0.01)
+    assert verdict(old, new) is None
+
+
+def test_a_slow_change_of_the_machine_that_both_see_hides_nothing() -> None:
+    pace = [1 + 0.1 * (i // TURN) for i in range(5 * TURN)]
+    found = verdict(pace, [0.8 * value for value in pace])
+    assert found is not None
+    assert found.new_wins
+    assert found.gain == pytest.approx(1.25)
+
+
+def test_six_calls_are_enough_if_the_difference_is_large() -> None:
+    assert verdict(noisy(1.0, 6, 0.01), noisy(0.9, 6, 0.01)) is None
+    found = verdict(noisy(1.0, 6, 0.01), noisy(0.7, 6, 0.01))
     assert found is not None
     assert found.new_wins

@@ -34,6 +34,8 @@ Say = Callable[[str], None]
 Condition = tuple[Neighbour, ...]
 STARTS = ("cold", "warm")
 VOID_BEYOND = 0.05
+FAR, TWO_SLICES = 1.5, 2
+"""A setting that took so many times longer than the best in two slices has no more of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,8 @@ class Pace:
     stops: int = 2
     """In each phase of the second life, for a slice of each static setting: the best is chosen on
     one half of them and told on the other."""
+    one_phase_stops: int = 6
+    """The same where there is only one phase, so that a bad moment of a second decides less."""
     changes: int = 5
     traces: tuple[str, ...] = ("quiet", "neighbour", "changing")
 
@@ -142,8 +146,8 @@ class _Arena:
         lived = {}
         for start in STARTS:
             self.say(f"{self.model}: {name}, {start}")
-            stops = self.pace.stops if start == STARTS[-1] else 0
-            lived[start] = self._run(name, start, phases, stops)
+            stops = self.pace.one_phase_stops if len(phases) == 1 else self.pace.stops
+            lived[start] = self._run(name, start, phases, stops if start == STARTS[-1] else 0)
         return lived
 
     def _run(self, name: str, start: str, phases: Sequence[Phase], stops: int) -> Lived:
@@ -179,15 +183,28 @@ class _Arena:
         )
 
     def _take_slices(self, trace: str, condition: Condition) -> None:
-        """One of each, in rotating order."""
+        """One of each that may be the best, in rotating order."""
         fresh = {name: Slices() for name in self.static}
         slices = self.slices.setdefault((trace, condition), fresh)
-        names = list(self.static)
+        names = in_the_running(slices)
         self._turn = (self._turn + 1) % len(names)
         others = " and ".join(map(str, condition)) or "nobody else"
         self.say(f"{self.model}: static settings, {others}")
         for name in names[self._turn :] + names[: self._turn]:
             slices[name].add(self.static[name].run(self.pace.slice_s))
+
+
+def in_the_running(slices: Mapping[str, Slices]) -> list[str]:
+    """All but those far behind, once each was seen as often on odd slices as on even ones; and the
+    one that tells the noise."""
+    mean_s = {name: statistics.fmean(calls) for name in slices if (calls := slices[name].calls())}
+    limit_s = FAR * min(mean_s.values(), default=0.0)
+    out = {
+        name
+        for name, seconds in mean_s.items()
+        if seconds > limit_s and len(slices[name].call_s) == TWO_SLICES
+    }
+    return [name for name in slices if name not in out - {"onnxruntime", TWICE}]
 
 
 def _by_phase(answers: Iterable[Mapping[str, Any]], ends_s: Sequence[float]) -> list[Stretch]:

@@ -6,12 +6,16 @@ Must not know plans: two lists of what calls cost in, a verdict out.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median, variance
 
-AT_LEAST, AT_MOST = 6, 60
+AT_LEAST, AT_MOST = 12, 60
 """Calls of each before a verdict may be given, and must be."""
+APART, CLEAR = 6, 1.25
+"""So few are enough if the one takes so many times longer than the other;"""
 PLAIN, BY_FAR = 3, 0.5
-"""So few are enough if each call of the one takes less than this share of each of the other's."""
+"""or so few, if each call of the one takes less than this share of each of the other's."""
+TURN = 4
+"""About so many calls one has before it is the other's turn."""
 SURE = 2.0
 """Standard errors between what is seen and what is claimed."""
 WORTH = 0.02
@@ -28,15 +32,18 @@ class Verdict:
 
 
 def verdict(old: Sequence[float], new: Sequence[float]) -> Verdict | None:
-    """None while it is not clear."""
-    if min(len(old), len(new)) < (PLAIN if _by_far(old, new) else AT_LEAST):
+    """None while it is not clear. A hiccup that lasts for some calls makes them look sure of
+    themselves; so the turns must agree as well."""
+    calls = min(len(old), len(new))
+    if calls < (PLAIN if _by_far(old, new) else APART):
         return None
     logs = [_trimmed_logs(seconds) for seconds in (old, new)]
-    means = [fmean(values) for values in logs]
-    gain = means[0] - means[1]
-    error = math.sqrt(sum(_error(v, m) for v, m in zip(logs, means, strict=True)))
+    gain = fmean(logs[0]) - fmean(logs[1])
+    if calls < AT_LEAST and abs(gain) < math.log(CLEAR):
+        return None
+    error = math.sqrt(max(sum(map(_error, logs)), _error_of_turns(old, new)))
     worth = math.log1p(WORTH)
-    if abs(gain - worth) < SURE * error and min(len(old), len(new)) < AT_MOST:
+    if abs(gain - worth) < SURE * error and calls < AT_MOST:
         return None
     return Verdict(new_wins=gain > worth, gain=math.exp(gain))
 
@@ -57,6 +64,20 @@ def _trimmed_logs(seconds: Sequence[float]) -> list[float]:
     return [math.log(max(value, 1e-9)) for value in kept]
 
 
-def _error(values: list[float], mean: float) -> float:
+def _error_of_turns(old: Sequence[float], new: Sequence[float]) -> float:
+    """How far the turns of both differ, each compared with the other's next to it: what changed
+    from one to the next pair is nobody's doing."""
+    pairs = zip(_turns(old), _turns(new), strict=False)
+    apart = [mine - theirs for mine, theirs in pairs]
+    return _error(apart) if len(apart) > 1 else 0.0
+
+
+def _turns(seconds: Sequence[float]) -> list[float]:
+    """The median of each that is whole."""
+    whole = range(0, len(seconds) - TURN + 1, TURN)
+    return [math.log(max(median(seconds[i : i + TURN]), 1e-9)) for i in whole]
+
+
+def _error(values: Sequence[float]) -> float:
     """The squared standard error of the mean."""
-    return sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / len(values)
+    return variance(values) / len(values) if len(values) > 1 else 0.0
