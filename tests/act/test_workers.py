@@ -76,20 +76,20 @@ def threads_of(runtime: gearshift.Runtime) -> list[int]:
     return [number for built in runtime._room.executables for number in built.threads]
 
 
-def test_workers_of_onnx_runtime_leave_the_spare_core_to_the_caller() -> None:
+@pytest.mark.parametrize("spin", [False, True])
+def test_workers_of_onnx_runtime_leave_the_spare_core_to_the_caller(spin: bool) -> None:
     before = os.sched_getaffinity(0)
     runtime, model, x = adapted()
     with runtime, torch.no_grad():
-        for spin in (False, True):
-            rewrite = Rewrite(backend="onnxruntime", threads=len(CORES), spin=spin)
-            runtime.swap(whole(runtime.program.graph, rewrite=rewrite))
-            hands = RuntimeHands(runtime, runtime.space, runtime._changes, runtime._background)
-            threads = threads_of(runtime)
-            assert len(threads) == (0 if spin else len(CORES) - 1)
-            for spare in (CORES[0], CORES[-1], None):
-                hands.note_neighbours(1, spare)
-                assert all(cores_of(n) == set(CORES) - {spare} for n in threads)
-                assert torch.allclose(runtime(x), model(x), atol=1e-5)
+        rewrite = Rewrite(backend="onnxruntime", threads=len(CORES), spin=spin)
+        runtime.swap(whole(runtime.program.graph, rewrite=rewrite))
+        hands = RuntimeHands(runtime, runtime.space, runtime._changes, runtime._background)
+        threads = threads_of(runtime)
+        assert len(threads) == (0 if spin else len(CORES) - 1)
+        for spare in (CORES[0], CORES[-1], None):
+            hands.note_neighbours(1, spare)
+            assert all(cores_of(n) == set(CORES) - {spare} for n in threads)
+            assert torch.allclose(runtime(x), model(x), atol=1e-5)
     assert os.sched_getaffinity(0) == before
 
 
