@@ -66,28 +66,28 @@ def tell(cases: list[dict[str, Any]]) -> None:
         for start in ("warm", "cold"):
             about = {"trace": trace, "start": start}
             mine = [case for case in cases if about.items() <= case["case"].items()]
-            found = [[case[ratio] for case in mine] for ratio in RATIOS]
+            found = [[c[ratio] for c in mine if c[ratio] is not None] for ratio in RATIOS]
             told = [f"{statistics.geometric_mean(f):.2f} ({min(f):.2f})" for f in found]
-            soon = [phase["soon"] for case in mine for phase in case["phases"][1:]]
+            changes = [phase for case in mine for phase in case["phases"][1:]]
+            soon = [phase["soon"] for phase in changes if phase["soon"] is not None]
             last = f"{sum(soon)} of {len(soon)}" if soon else ""
             print(f"| {name}, {start} |", " | ".join(told), "|", last, "|")
 
 
 def speed(cases: list[dict[str, Any]], trace: str, name: str) -> float:
-    return statistics.geometric_mean(
-        case["peers_s"]["eager"] / seconds(case, name)
-        for case in cases
-        if case["case"]["trace"] == trace
-    )
+    pairs = [
+        (c["peers_s"]["eager"], seconds(c, name)) for c in cases if c["case"]["trace"] == trace
+    ]
+    return statistics.geometric_mean(eager_s / own_s for eager_s, own_s in pairs if own_s)
 
 
-def seconds(case: dict[str, Any], name: str) -> float:
+def seconds(case: dict[str, Any], name: str) -> float | None:
     known = {
         "best static": case["best_static_s"],
         "gearshift": case["gearshift_s"],
         "oracle": case["oracle_s"],
     }
-    return float(known.get(name) or case["peers_s"][name])
+    return known[name] if name in known else case["peers_s"][name]
 
 
 if __name__ == "__main__":

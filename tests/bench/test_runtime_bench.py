@@ -67,9 +67,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(runtime, "Contender", Fake)
     monkeypatch.setattr(runtime, "busy", busy)
-    return runtime.measure(
-        ["mine"], seed=1, cores=[0, 1], pace=PACE, say=lambda text: None, trace=TRACE
-    )
+    monkeypatch.setattr(runtime, "traces", lambda *drawn: TRACE)
+    return runtime.measure(["mine"], seed=1, cores=[0, 1], pace=PACE, say=lambda text: None)
 
 
 def test_gearshift_lives_through_every_trace_twice(measured: dict[str, Any]) -> None:
@@ -93,10 +92,9 @@ def test_a_trace_with_a_neighbour_from_the_start_has_it_before_gearshift_opens(
 ) -> None:
     Fake.told = []
     busy_from_the_start = {"neighbour": (Phase(neighbours=ONE, seconds=0.04),)}
+    monkeypatch.setattr(runtime, "traces", lambda *drawn: busy_from_the_start)
     pace = runtime.Pace(slice_s=0.001, traces=("neighbour",))
-    runtime.measure(
-        ["mine"], seed=1, cores=[0, 1], pace=pace, say=lambda text: None, trace=busy_from_the_start
-    )
+    runtime.measure(["mine"], seed=1, cores=[0, 1], pace=pace, say=lambda text: None)
     opened = [what for kind, what, _ in Fake.told if kind == "gearshift" and "opened" in what]
     assert opened == ["opened beside 1"] * 2
 

@@ -75,10 +75,8 @@ def measure(
     cores: Sequence[int],
     pace: Pace,
     say: Say,
-    trace: Mapping[str, tuple[Phase, ...]] | None = None,
 ) -> dict[str, Any]:
-    """`trace` is what happens around the models, drawn from the seed if it is not given."""
-    drawn = trace or traces(seed, cores, pace.phase_s, pace.changes)
+    drawn = traces(seed, cores, pace.phase_s, pace.changes)
     trace = {name: phases for name, phases in drawn.items() if name in pace.traces}
     cases: list[dict[str, Any]] = []
     doubles: list[float] = []
@@ -89,10 +87,9 @@ def measure(
             lived = {name: arena.live_through(name, phases) for name, phases in trace.items()}
         for name, phases in trace.items():
             theirs = [arena.slices[name, phase.neighbours] for phase in phases]
-            nothing = [dict.fromkeys(settings, Slices()) for settings in theirs]
             for start, other in (STARTS, STARTS[::-1]):
                 about = {"model": model, "batch": arena.batch, "trace": name, "start": start}
-                elsewhere = (lived[name][other], nothing)
+                elsewhere = lived[name][other]
                 case = case_of(phases, lived[name][start], theirs, elsewhere=elsewhere)
                 cases.append({"case": about, **case, "ready_s": arena.ready_s})
         doubles += map(noise_of, arena.slices.values())

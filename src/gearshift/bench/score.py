@@ -72,23 +72,17 @@ class Stretch:
 Settings = Mapping[str, Slices]
 
 
-Life = tuple[Lived, Sequence[Settings]]
-"""What Gearshift did in each phase, and the static settings beside it."""
-
-
 def case_of(
-    phases: Sequence[Phase], lived: Lived, theirs: Sequence[Settings], *, elsewhere: Life
+    phases: Sequence[Phase], lived: Lived, theirs: Sequence[Settings], *, elsewhere: Lived
 ) -> dict[str, Any]:
-    """`elsewhere` is the other life through the same trace: what it tells helps to choose the best,
-    but is not told."""
+    """`elsewhere` is the other life through the same trace: the oracle knows plans that served only
+    there, too."""
     ours = lived.phases
     names = [name for name in theirs[0] if name != TWICE]
     told = {name: _over_all(phases, theirs, name) for name in names}
     best_static, best_peer = (min(those, key=lambda n: told[n]) for those in (names, PEERS))
-    best_static_s, best_peer_s = (
-        _best_s(phases, theirs, elsewhere[1], those) for those in (names, PEERS)
-    )
-    oracles = _oracles(phases, (lived, theirs), elsewhere)
+    best_static_s, best_peer_s = (_best_s(phases, theirs, those) for those in (names, PEERS))
+    oracles = _oracles(phases, lived, theirs, elsewhere)
     oracle_s = _composed(phases, [oracle.mean_s for oracle in oracles])
     our_calls = [call_s for stretch in ours for call_s in stretch.call_s]
     our_s = _mean(our_calls)
@@ -112,9 +106,9 @@ def case_of(
         "cpu_vs_best_peer": _cpu_s_per_call(theirs, best_peer) / our_cpu_s,
         "max_error": lived.max_error,
         "phases": [
-            _phase(phase, stretch, in_force, oracle)
-            for phase, stretch, in_force, oracle in zip(
-                phases, ours, _in_force(ours), oracles, strict=True
+            _phase(phase, stretch, in_force, oracle, settings)
+            for phase, stretch, in_force, oracle, settings in zip(
+                phases, ours, _in_force(ours), oracles, theirs, strict=True
             )
         ],
         "decisions": lived.decisions,
@@ -157,34 +151,19 @@ def _over_all(
     return _composed(phases, [_mean(settings[name].calls(parity)) for settings in theirs])
 
 
-def _best_s(
-    phases: Sequence[Phase],
-    theirs: Sequence[Settings],
-    elsewhere: Sequence[Settings],
-    names: Sequence[str],
-) -> float:
+def _best_s(phases: Sequence[Phase], theirs: Sequence[Settings], names: Sequence[str]) -> float:
     """What the best of them takes over the trace."""
-    pairs = list(zip(theirs, elsewhere, strict=True))
-
-    def choose_s(name: str, parity: int) -> float:
-        calls = [mine[name].calls(parity) + other[name].calls() for mine, other in pairs]
-        return _composed(phases, list(map(_mean, calls)))
-
-    return told_both_ways(
-        names, lambda name, parity: _over_all(phases, theirs, name, parity), choose_s
-    )
+    return told_both_ways(names, lambda name, parity: _over_all(phases, theirs, name, parity))
 
 
 Told = Callable[[str, int], float]
 
 
-def told_both_ways(names: Collection[str], mean_s: Told, choose_s: Told | None = None) -> float:
-    """What the best takes that was chosen on odd slices, on even ones; and the other way round.
-    `choose_s` may know more than those slices, but nothing of those that are told."""
-    chooses_s = choose_s or mean_s
+def told_both_ways(names: Collection[str], mean_s: Told) -> float:
+    """What the best takes that was chosen on odd slices, on even ones; and the other way round."""
 
     def told_s(chosen_on: int) -> float:
-        return mean_s(min(names, key=lambda name: chooses_s(name, chosen_on)), 1 - chosen_on)
+        return mean_s(min(names, key=lambda name: mean_s(name, chosen_on)), 1 - chosen_on)
 
     return (told_s(0) + told_s(1)) / 2
 
@@ -197,13 +176,16 @@ class Oracle:
     mean_s: float
 
 
-def _oracles(phases: Sequence[Phase], mine: Life, elsewhere: Life) -> list[Oracle]:
-    """One for each phase. Own plans count wherever they served beside the same neighbours."""
+def _oracles(
+    phases: Sequence[Phase], lived: Lived, theirs: Sequence[Settings], elsewhere: Lived
+) -> list[Oracle]:
+    """One for each phase. Own plans count wherever they served beside the same neighbours, in this
+    life or, if they did not in this one, in the other."""
     oracles = []
-    for phase, settings, others in zip(phases, mine[1], elsewhere[1], strict=True):
+    for phase, settings in zip(phases, theirs, strict=True):
         alike = [index for index, other in enumerate(phases) if _same(other, phase)]
-        own, theirs = (_own_plans(life[0], alike) for life in (mine, elsewhere))
-        oracles.append(_oracle({**settings, **own}, {**others, **theirs}))
+        own, others = (_own_plans(life, alike) for life in (lived, elsewhere))
+        oracles.append(_oracle({**others, **own, **settings}))
     return oracles
 
 
@@ -226,15 +208,9 @@ def _own_plans(lived: Lived, indices: Sequence[int]) -> dict[str, Slices]:
     }
 
 
-def _oracle(mine: Settings, elsewhere: Settings) -> Oracle:
-    """Of what ran in this life or the other; what ran only in the other is told from there."""
-    known = {name: slices for name, slices in {**elsewhere, **mine}.items() if name != TWICE}
-
-    def choose_s(name: str, parity: int) -> float:
-        other = elsewhere[name].calls() if name in mine and name in elsewhere else []
-        return _mean(known[name].calls(parity) + other)
-
-    mean_s = told_both_ways(known, lambda name, parity: _mean(known[name].calls(parity)), choose_s)
+def _oracle(ways: Settings) -> Oracle:
+    known = {name: slices for name, slices in ways.items() if name != TWICE}
+    mean_s = told_both_ways(known, lambda name, parity: _mean(known[name].calls(parity)))
     return Oracle(min(known, key=lambda name: _mean(known[name].calls())), mean_s)
 
 
@@ -251,7 +227,7 @@ def _in_force(ours: Sequence[Stretch]) -> list[list[str]]:
 
 
 def _phase(
-    phase: Phase, stretch: Stretch, in_force: Sequence[str], oracle: Oracle
+    phase: Phase, stretch: Stretch, in_force: Sequence[str], oracle: Oracle, theirs: Settings
 ) -> dict[str, Any]:
     settled = _settled(stretch, in_force, oracle.mean_s)
     return {
@@ -260,6 +236,7 @@ def _phase(
         "gearshift_s": _mean(stretch.call_s) if stretch.call_s else None,
         "oracle": oracle.name,
         "oracle_s": oracle.mean_s,
+        "static_s": {name: _mean(slices.calls()) for name, slices in theirs.items()},
         "settled": settled,
         "soon": settled is not None
         and (settled["calls"] <= SOON_CALLS or settled["seconds"] <= SOON_S),
