@@ -24,6 +24,9 @@ log = logging.getLogger("gearshift")
 TICK_S, CALM_S, STEP_EVERY = 0.1, 0.2, 2
 """Who else is there is looked at each tick, less often while all is calm; if nothing is under way,
 the rest every few ticks."""
+SETTLED_STEPS, SETTLED_EVERY = 25, 5
+"""After so many steps in which nothing happened it is so many ticks: each takes a core from calls
+for some milliseconds."""
 ROLLED_BACK = "rolled back: the plan in force takes {:.2f} times as long here"
 MAX_SERVED = 64
 """Situations of which it is remembered what served them."""
@@ -253,13 +256,16 @@ class Loop:
             self._thread.join()
 
     def _run(self) -> None:
+        uneventful = 0
         for number in count():
             if self._stop.wait(TICK_S if self._astir else CALM_S):
                 break
             try:
-                changed = self.glance()
-                if changed or self.changeover.under_way or number % STEP_EVERY == 0:
+                eventful = self.glance() or self.changeover.under_way
+                uneventful = 0 if eventful else uneventful
+                if eventful or number % step_every(uneventful) == 0:
                     self.step()
+                    uneventful += 1
                 self.cost_s = thread_time()
             except Gone:
                 break
@@ -267,3 +273,8 @@ class Loop:
                 log.exception("the loop stumbled")
         self.control.close()
         self.sampler.close()
+
+
+def step_every(uneventful: int) -> int:
+    """In how many ticks, after so many steps in which nothing happened."""
+    return SETTLED_EVERY if uneventful >= SETTLED_STEPS else STEP_EVERY

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from gearshift.act.audit import EARLY_CHECKS, EARLY_INTERVAL_S, Audit
+from gearshift.act.audit import EARLY_INTERVAL_S, Audit
 from gearshift.act.verify import Tolerance
 from gearshift.capture.load import capture
 from gearshift.errors import VerifyError
@@ -54,10 +54,9 @@ class Calls:
     def known(self, plan: Plan) -> None:
         """Until it is not new any more."""
         self.audit.watch(True)
-        for _ in range(EARLY_CHECKS):
-            self.call(plan)
-            self.later.go_on()
-            self.now_s += EARLY_INTERVAL_S
+        self.call(plan)
+        self.later.go_on()
+        self.now_s += EARLY_INTERVAL_S
 
 
 def test_a_new_plan_is_looked_at_soon_though_another_ones_check_is_under_way(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from decide.world import EAGER, ONE, PLANS, TWO, Asking, World, learned, loop, mind
+from decide.world import EAGER, ONE, PLANS, TIMES, TWO, Asking, World, learned, loop, mind
 
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.control import InProcess
@@ -12,7 +12,7 @@ from gearshift.decide.proportional import Proportional
 from gearshift.decide.rules import Rules
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.observe.store import memory_store
-from gearshift.plan import Objective
+from gearshift.plan import Objective, Plan
 from gearshift.predict.table import Table
 
 
@@ -38,6 +38,30 @@ def test_where_all_is_slow_what_needs_no_build_is_tried_first() -> None:
         proposal = bandit.propose(replace(seen, ready=(EAGER.fingerprint, *ready)), options)
         assert proposal is not None
         assert (proposal.plan, proposal.how) == (expected, How.TRY)
+
+
+@pytest.mark.parametrize(("lucky_s", "expected"), [(0.019, TWO), (0.015, ONE)])
+def test_of_two_about_as_good_the_one_that_served_is_taken(lucky_s: float, expected: Plan) -> None:
+    """The other is known from a few calls only."""
+    quiet, table = Situation(signature="x", neighbours=0), Table(2)
+    for plan, seconds, calls in ((EAGER, 0.05, 20), (TWO, 0.02, 200), (ONE, lucky_s, 20)):
+        table.add(Sample(plan=plan.fingerprint, situation=quiet, seconds=(seconds,) * calls))
+    bandit = Bandit(table, lambda situation, plan, seconds: seconds)
+    seen = Snapshot(at_s=1.0, plan=EAGER.fingerprint, trial=None, situation=quiet)
+    proposal = bandit.propose(seen, Options(plans=PLANS, num_cores=2))
+    assert proposal is not None
+    assert (proposal.plan, proposal.how) == (expected, How.ADOPT)
+
+
+def test_what_is_about_as_good_takes_turns_with_the_plan_in_force_once() -> None:
+    """The plan known to be best has become slower than the next; a slow minute would look the
+    same."""
+    store = learned(0, seconds=60, times={**TIMES, (TWO, 0): 0.020, (ONE, 0): 0.022})
+    world = World({**TIMES, (TWO, 0): 0.024, (ONE, 0): 0.022})
+    running = loop(world, InProcess(mind(store)))
+    world.live(running, 6)
+    assert world.plan == ONE
+    assert world.tried == [ONE], "once is enough"
 
 
 def test_what_is_known_is_adopted_at_once_in_both_directions() -> None:

@@ -20,7 +20,6 @@ from gearshift.errors import VerifyError
 from gearshift.plan.plan import Plan
 
 log = logging.getLogger("gearshift")
-EARLY_CHECKS = 2
 EARLY_INTERVAL_S = 0.5
 INTERVAL_S = 2.0
 SHARE_OF_TIME = 0.002
@@ -40,10 +39,10 @@ class Audit:
         self._taken_s = self._rests_until_s = float("-inf")
         self.checked = 0
         self.worst_error = 0.0
-        self._looks: dict[tuple[Plan, str], tuple[Fragment, int]] = {}
+        self._looked_at: dict[tuple[Plan, str], Fragment] = {}
 
     def watch(self, on: bool) -> None:
-        """A plan came into force: look often at first if it is new, but not more often than that,
+        """A plan came into force: look at it soon if it is new, but not more often than that,
         however often plans change."""
         soon_s = max(perf_counter(), self._taken_s + EARLY_INTERVAL_S)
         self.due_s, self._on = soon_s if on else float("inf"), on
@@ -70,7 +69,7 @@ class Audit:
         try:
             if fragment.watch.unchanged():
                 self._compare(fragment, args, kwargs, result)
-                self._looks[plan, fragment.name] = (fragment, self._num_looks(plan, fragment) + 1)
+                self._looked_at[plan, fragment.name] = fragment
         except VerifyError as difference:
             self._caught(plan, difference)
             return
@@ -85,12 +84,8 @@ class Audit:
             self.due_s = min(self.due_s, next_s)
 
     def _is_new(self, plan: Plan, fragment: Fragment) -> bool:
-        return self._num_looks(plan, fragment) < EARLY_CHECKS
-
-    def _num_looks(self, plan: Plan, fragment: Fragment) -> int:
         """Other weights make another fragment."""
-        looked_at, count = self._looks.get((plan, fragment.name), (None, 0))
-        return count if looked_at is fragment else 0
+        return self._looked_at.get((plan, fragment.name)) is not fragment
 
     def _compare(self, fragment: Fragment, args: Any, kwargs: Any, result: Any) -> None:
         """By a twin that stays in eval mode, whatever the model's owner does meanwhile."""

@@ -21,8 +21,13 @@ CLEARLY = 0.97
 BY_FAR = 0.6
 """What needs no build and may take less than this share of the time of the plan in force is tried
 before anything that does: builds take long where all is slow."""
+ALIKE = 1.08
+"""What takes no more than so many times the least is about as good."""
 SURELY = 1.15
 """Only what the other takes so many times longer than surely is, even if all is fresh."""
+RIVAL = 1.25
+"""What takes no more than so many times what the plan in force does takes turns with it once: each
+was measured at a time of its own, and a slow minute looks the same on both."""
 SLOW, SLOW_S = 1.1, 10.0
 """If what is known well takes so many times longer than usual for so much time of calls, it may not
 be the minute."""
@@ -53,6 +58,8 @@ class Bandit:
         """Time of calls since the machine was last about as fast as usual."""
         self.losers = Losers()
         self.stood_by = Rests()
+        self._met: set[tuple[Situation | None, frozenset[str]]] = set()
+        """Plans that took turns with each other."""
 
     def propose(self, snapshot: Snapshot, options: Options) -> Proposal | None:
         situation, self.now_s = snapshot.situation, snapshot.at_s
@@ -71,6 +78,7 @@ class Bandit:
             self._best_known(snapshot, situation, usable)
             or self._for_later(snapshot, situation, usable)
             or self._most_hopeful(snapshot, situation, usable)
+            or self._against_rival(snapshot, situation, usable)
             or self._once_better(snapshot, situation, usable)
             or self._formed_anew(snapshot, situation, options.plans)
         )
@@ -84,6 +92,9 @@ class Bandit:
             self.stood_by.add(outcome.plan, self.now_s, REST_S)
         else:
             self.losers.learn(outcome, self.now_s)
+            if outcome.compared is not None:
+                pair = frozenset((outcome.plan, outcome.compared.other))
+                self._met.add((outcome.situation, pair))
 
     def _rests(self, situation: Situation, plan: str) -> bool:
         return self.losers.rests(situation, plan, self.now_s)
@@ -106,7 +117,9 @@ class Bandit:
             return None
         clearly = self.drift.beyond(self.now_s, SURELY)
         surely = current is None or clearly * costs[best] < current
-        if not surely and self._rests(situation, best):
+        if surely:
+            best = self._most_seen(situation, costs)
+        elif self._rests(situation, best):
             return None
         best_s = self.model.measured(situation, best)
         current_s = self.model.measured(situation, snapshot.plan)
@@ -119,6 +132,13 @@ class Bandit:
             predicted_s=best_s.mean_s,
             current_s=None if current_s is None else current_s.mean_s,
         )
+
+    def _most_seen(self, situation: Situation, costs: Mapping[str, float]) -> str:
+        """Of those about as good as the best, the one known from most calls: the best of several
+        that are known from a few would be one that was lucky."""
+        least = min(costs.values())
+        found = {f: self.model.measured(situation, f) for f in costs if costs[f] <= ALIKE * least}
+        return max(found, key=lambda f: (0 if (e := found[f]) is None else e.count, -costs[f]))
 
     def _most_hopeful(
         self, snapshot: Snapshot, situation: Situation, plans: dict[str, Plan]
@@ -153,6 +173,38 @@ class Bandit:
             reason=f"never measured for {situation}; may be better",
             predicted_s=estimate.mean_s,
             current_s=current.mean_s,
+        )
+
+    def _rivals(
+        self, snapshot: Snapshot, situation: Situation, plans: dict[str, Plan]
+    ) -> dict[str, float]:
+        """What each is known to cost."""
+        costs = self._costs(situation, plans)
+        current = costs.pop(snapshot.plan, None)
+        return {
+            plan: cost
+            for plan, cost in costs.items()
+            if current is not None
+            and cost <= RIVAL * current
+            and (situation, frozenset((plan, snapshot.plan))) not in self._met
+            and not self._rests(situation, plan)
+        }
+
+    def _against_rival(
+        self, snapshot: Snapshot, situation: Situation, plans: dict[str, Plan]
+    ) -> Proposal | None:
+        rivals = self._rivals(snapshot, situation, plans)
+        ready = [plan for plan in rivals if plan in snapshot.ready]
+        best = min(ready, key=lambda plan: rivals[plan], default=None)
+        if best is None:
+            return None
+        new, old = (self.model.measured(situation, plan) for plan in (best, snapshot.plan))
+        return Proposal(
+            plan=plans[best],
+            how=How.TRY,
+            reason=f"about as good for {situation}, as far as is known",
+            predicted_s=None if new is None else new.mean_s,
+            current_s=None if old is None else old.mean_s,
         )
 
     def _once_better(
@@ -209,4 +261,17 @@ class Bandit:
             if best != snapshot.plan and best not in snapshot.ready and not waits:
                 reason = f"known to be the best for {other}"
                 return Proposal(plan=plans[best], how=How.STAND_BY, reason=reason)
-        return None
+        return None if situation is None else self._rival_for_later(snapshot, situation, plans)
+
+    def _rival_for_later(
+        self, snapshot: Snapshot, situation: Situation, plans: dict[str, Plan]
+    ) -> Proposal | None:
+        """One that can take turns with the plan in force, if none is ready."""
+        rivals = self._rivals(snapshot, situation, plans)
+        best = min(rivals, key=lambda plan: rivals[plan], default=None)
+        if best is None or any(plan in snapshot.ready for plan in rivals):
+            return None
+        if self.stood_by(best, self.now_s):
+            return None
+        reason = f"about as good for {situation}, as far as is known"
+        return Proposal(plan=plans[best], how=How.STAND_BY, reason=reason)

@@ -47,7 +47,7 @@ from gearshift.predict.table import Table
 
 log = logging.getLogger("gearshift")
 A = TypeVar("A")
-TRUSTED = 20
+TRUSTED = 100
 """What the store tells counts for no more than so many calls: the machine may have changed."""
 SAVE_EVERY_S = 2.0
 CALIBRATION, NEIGHBOURS = "calibration", "neighbours "
