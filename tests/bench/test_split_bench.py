@@ -50,7 +50,6 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     homes.clear()
     monkeypatch.setattr(split, "measure_roofline", lambda: None)
     monkeypatch.setattr(split, "regions", lambda batches: dict.fromkeys(PACE.only))
-    monkeypatch.setattr(split, "drawn", lambda part: part)
     monkeypatch.setattr(split, "_region_cases", region_cases)
     monkeypatch.setattr(split, "_step_case", step_case)
     return split.measure(seed=1, cores=(0, 1), pace=PACE, say=lambda text: None)

@@ -9,7 +9,7 @@ from gearshift.plan import Region, Split, dumps, loads
 from gearshift.plan.legal import candidates, legal_moves, why_illegal
 from gearshift.plan.place import Place
 from gearshift.plan.plan import whole
-from gearshift.plan.split import SetSplit
+from gearshift.plan.split import SetSplit, apportioned
 from gearshift.plan.text import plain, to_data
 from tests.graphs import ORT_1, chain, plan, space
 
@@ -111,3 +111,19 @@ def test_a_region_that_moves_to_one_engine_is_whole_again() -> None:
     assert moved.regions[0] == replace(
         Region(ops=tuple(EVERYTHING.split())), engine="cpu:1", rewrite=ORT_1
     )
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 2, 7, 8, 33])
+@pytest.mark.parametrize("row_s", [[1, 1], [1, 2], [1, 3], [2, 1], [1, 5], [float("inf"), 1]])
+def test_the_last_to_finish_is_done_as_early_as_can_be(num_rows: int, row_s: list[float]) -> None:
+    def end_s(rows: list[int]) -> float:
+        both = zip(rows, row_s, strict=True)
+        return max((count * seconds for count, seconds in both if count), default=0.0)
+
+    found = apportioned(num_rows, row_s)
+    assert sum(found) == num_rows
+    assert end_s(found) == min(end_s([n, num_rows - n]) for n in range(num_rows + 1))
+
+
+def test_three_engines_share_alike() -> None:
+    assert apportioned(9, [1, 1, 1]) == [3, 3, 3]

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from gearshift.bench.divided import Divided, block, timed
 from gearshift.decide.split.actions import BOTH, NAMES
-from gearshift.decide.split.players import Player
-from gearshift.decide.split.profiling import Experience
-from gearshift.decide.split.sight import earned, view_of
+from gearshift.decide.split.players import Player, Unteachable
+from gearshift.decide.split.profiling import Experience, seen
+from gearshift.decide.split.sight import earned, engines_of
 from gearshift.decide.split.view import SplitView
 from gearshift.ir.measurement import Metric
 from gearshift.ir.roofline import Roofline
@@ -26,7 +26,7 @@ from gearshift.plan.objective import SplitWeights
 
 LOOK_S = 0.1
 MORE_LOOKS = 3
-"""Beyond those that it takes to try every way once."""
+"""Beyond those that it takes to try every way once, for who learns from that."""
 ALONE = NAMES[0]
 
 
@@ -40,7 +40,8 @@ class Looks(Protocol):
 
 def choice_of(player: Player, looks: Looks) -> str:
     view = looks.first()
-    for _ in range(len(view.estimates_s) + MORE_LOOKS):
+    to_try = 0 if isinstance(player, Unteachable) else len(view.estimates_s)
+    for _ in range(to_try + MORE_LOOKS):
         action = player.choose(view)
         after, reward = looks.after(view, action)
         player.learn(view, action, reward, after)
@@ -63,7 +64,6 @@ class EngineLooks:
 
     def after(self, view: SplitView, action: int) -> tuple[SplitView, float]:
         sample, readings = self._ran(action)
-        self.experience.note(view, action, statistics.fmean(sample.seconds))
         region, plan = self.region, self.region.ready[NAMES[action]].executor.plan
         reward = earned(sample, plan, action, region.subject, view.alone_s, SplitWeights())
         return self._view(action, sample, readings), reward.total
@@ -95,6 +95,7 @@ class EngineLooks:
         return sample, readings
 
     def _view(self, action: int, sample: Sample, readings: Mapping[str, Metric]) -> SplitView:
+        """What calls on it took is known from here on."""
         snapshot = Snapshot(
             at_s=0.0,
             plan=sample.plan,
@@ -103,13 +104,17 @@ class EngineLooks:
             samples=(sample,),
             readings=readings,
         )
-        ready = self.region.ready
-        return view_of(
-            snapshot,
-            self.region.subject,
+        subject = self.region.subject
+        engines = engines_of(snapshot, subject, self.roofline.dram_bytes_s)
+        alone_s = statistics.fmean(block(partial(self.region.call, ALONE), 3))
+        took_s = statistics.fmean(sample.seconds)
+        self.experience.see(engines)
+        self.experience.note(subject, engines, action, alone_s=alone_s, took_s=took_s)
+        return seen(
+            subject,
+            engines,
             in_force=action,
-            legal={NAMES.index(name): ready[name].executor.plan for name in ready},
-            alone_s=statistics.fmean(block(partial(self.region.call, ALONE), 3)),
-            bandwidth_bytes_s=self.roofline.dram_bytes_s,
+            legal=[NAMES.index(name) for name in self.region.ready],
+            alone_s=alone_s,
             experience=self.experience,
         )

@@ -10,8 +10,9 @@ import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
+from random import Random
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
@@ -26,12 +27,11 @@ from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.bench.parts import Built, drawn, regions
 from gearshift.bench.score import Slices
 from gearshift.bench.split_score import ITSELF, UNDIVIDED, best_s, case_of, settled, summary_of
-from gearshift.bench.traces import traces
 from gearshift.capture.load import load
 from gearshift.decide.keep import Keep
 from gearshift.decide.learn.dqn import Dqn
 from gearshift.decide.policies import MARGIN
-from gearshift.decide.split.actions import FOLLOW, NAMES
+from gearshift.decide.split.actions import FOLLOW, NAMES, NUM_ENGINES
 from gearshift.decide.split.agent import ROLE, SHIPPED
 from gearshift.decide.split.players import Bandit, Greedy, Learned, Player, Share
 from gearshift.decide.split.view import EngineView, SplitView
@@ -49,7 +49,8 @@ Choices = Callable[[Divided], dict[str, str]]
 BACKEND, OTHER = "onnxruntime", "openvino"
 """Players choose among the ways of the first; the oracle, among those of both."""
 ENGINES = {"1:1": 0, "2:1": 1, "3:1": 2}
-"""How fast the two engines are, and how many neighbours on the second one's core make them so."""
+"""How many times as fast one engine is as the other, and how many neighbours on the core of the
+slower one make it so."""
 FINALISTS, MORE = 5, 3
 """So many ways that seem best take so many times as many turns more: of many that were measured a
 few times, the best would be one that was lucky."""
@@ -66,7 +67,7 @@ class Pace:
     batches: tuple[int, ...] = (1, 8)
     only: tuple[str, ...] = ()
     """Regions by name; all, if empty."""
-    serve_s: float = 10.0
+    serve_s: float = 6.0
     """How long the runtime serves by itself beside neighbours before it counts."""
     step_calls: int = 120
     """In each of the three phases of a step."""
@@ -93,19 +94,22 @@ def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[st
     parts = regions(pace.batches)
     say("measuring the machine's roofline")
     choices = partial(_choices, seed, measure_roofline())
+    draw = Random(seed)
     with _home_of_its_own():
         cases = [
             case
             for name in pace.only or parts
             for case in _sound(
                 {"region": name},
-                partial(_region_cases, name, drawn(parts[name]), choices, cores, pace, say),
+                partial(_region_cases, name, parts[name], choices, _slower(draw, cores), pace, say),
             )
         ]
         steps = [
             case
             for name in pace.models
-            for case in _sound({"model": name}, partial(_step_case, name, cores, pace, say))
+            for case in _sound(
+                {"model": name}, partial(_step_case, name, _slower(draw, cores), pace, say)
+            )
         ]
     decision_s = _decision_s(_players(seed)[-1], _some_view())
     beside = _beside_peers(seed, cores, pace, say)
@@ -147,18 +151,14 @@ def _choices(seed: int, roofline: Roofline, region: Divided) -> dict[str, str]:
 
 
 def _beside_peers(seed: int, cores: Sequence[int], pace: Pace, say: Say) -> list[dict[str, Any]]:
-    """As `gearshift bench runtime` measures them, beside one neighbour on the second core; those of
-    many rows while neighbours come and go, too."""
-    found = []
-    for models, theirs in ((pace.one_row, ONE_ROW), (pace.many_rows, MANY_ROWS)):
-        if not models:
-            continue
-        trace = traces(seed, cores, theirs.phase_s, theirs.changes)
-        trace["neighbour"] = (replace(trace["neighbour"][0], neighbours=_neighbours(1, cores)),)
-        found.append(
-            peers.measure(models, seed=seed, cores=cores, pace=theirs, say=say, trace=trace)
-        )
-    return found
+    """As `gearshift bench runtime` measures them; those of many rows while neighbours come and go,
+    too."""
+    groups = ((pace.one_row, ONE_ROW), (pace.many_rows, MANY_ROWS))
+    return [
+        peers.measure(models, seed=seed, cores=cores, pace=theirs, say=say)
+        for models, theirs in groups
+        if models
+    ]
 
 
 @contextmanager
@@ -175,14 +175,19 @@ def _home_of_its_own() -> Iterator[None]:
                 os.environ["GEARSHIFT_HOME"] = before
 
 
-def _neighbours(count: int, cores: Sequence[int]) -> tuple[Neighbour, ...]:
-    return (Neighbour(kind="arithmetic", core=cores[1]),) * count
+def _slower(draw: Random, cores: Sequence[int]) -> int:
+    """The core that neighbours come to: of one engine or of the other."""
+    return draw.choice(cores[:NUM_ENGINES])
+
+
+def _neighbours(count: int, core: int) -> tuple[Neighbour, ...]:
+    return (Neighbour(kind="arithmetic", core=core),) * count
 
 
 def _region_cases(
-    name: str, built: Built, choices: Choices, cores: Sequence[int], pace: Pace, say: Say
+    name: str, part: Callable[[], Built], choices: Choices, core: int, pace: Pace, say: Say
 ) -> list[dict[str, Any]]:
-    model, args = built
+    model, args = drawn(part)
     found = []
     with (
         adapt(model, args, policy=Keep.name) as runtime,
@@ -194,7 +199,7 @@ def _region_cases(
             raise GearshiftError(f"{name}: cannot be run undivided by {BACKEND}")
         for engines, count in ENGINES.items():
             say(f"{name}: engines {engines}")
-            with busy(_neighbours(count, cores)):
+            with busy(_neighbours(count, core)):
                 _serve(serving, args, pace.serve_s)
                 ways: dict[str, Callable[[], Any]] = {
                     **{action: partial(region.call, action) for action in region.ready},
@@ -202,7 +207,8 @@ def _region_cases(
                     ITSELF: partial(serving, *args),
                 }
                 slices = _in_turns(ways, pace.rounds)
-                about = {"region": name, "engines": engines, "unseen": name in _unseen()}
+                unseen = name in _unseen()
+                about = {"region": name, "engines": engines, "slower": core, "unseen": unseen}
                 found.append(case_of(about, slices, choices(region), serving.plan.summary))
     return found
 
@@ -234,7 +240,7 @@ def _in_turns(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, S
     return slices
 
 
-def _step_case(name: str, cores: Sequence[int], pace: Pace, say: Say) -> list[dict[str, Any]]:
+def _step_case(name: str, core: int, pace: Pace, say: Say) -> list[dict[str, Any]]:
     """Rows that follow, and the runtime by itself once it knows both situations, while a neighbour
     comes and goes; against the best way under each."""
     model, args = load(name)
@@ -250,24 +256,24 @@ def _step_case(name: str, cores: Sequence[int], pace: Pace, say: Say) -> list[di
         oracles_s = []
         for count in (0, 1):
             say(f"{name}: every way, {count} neighbours")
-            with busy(_neighbours(count, cores)):
+            with busy(_neighbours(count, core)):
                 _serve(serving, args, pace.serve_s)
                 oracles_s.append(best_s(_in_turns(ways, pace.rounds)))
         ideal_s = [oracles_s[count] for count in STEP]
         say(f"{name}: a neighbour comes and goes")
         calls = {NAMES[FOLLOW]: ways[NAMES[FOLLOW]], ITSELF: partial(serving, *args)}
-        steps = {way: _stepped(call, ideal_s, cores, pace) for way, call in calls.items()}
+        steps = {way: _stepped(call, ideal_s, core, pace) for way, call in calls.items()}
     return [{"case": {"model": name, "trace": "step"}, "oracle_s": ideal_s, "steps": steps}]
 
 
 def _stepped(
-    call: Callable[[], Any], ideal_s: Sequence[float], cores: Sequence[int], pace: Pace
+    call: Callable[[], Any], ideal_s: Sequence[float], core: int, pace: Pace
 ) -> dict[str, Any]:
     """Every call counts, the first one after a change, too."""
     call()
     phases = []
     for count in STEP:
-        with busy(_neighbours(count, cores)):
+        with busy(_neighbours(count, core)):
             phases.append(timed(call, pace.step_calls))
     took_s = sum(sum(phase) for phase in phases)
     best = sum(ideal * len(phase) for ideal, phase in zip(ideal_s, phases, strict=True))
@@ -284,6 +290,7 @@ def _some_view() -> SplitView:
     estimates = dict.fromkeys(NAMES, 0.01)
     return SplitView(
         engines=(EngineView(others_share=0.1), EngineView(others_share=0.5)),
+        speeds=(1.0, 0.5),
         kind="conv",
         dims=(8, 64, 56, 56),
         num_rows=8,

@@ -3,7 +3,7 @@
 Must not know how a part is computed; whether a region can be divided so comes in the Space.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,18 @@ class Split:
         shares = "" if self.shares is None else f" {':'.join(map(str, self.shares))}"
         block = "" if self.block is None else f" by {self.block}"
         return f"{self.how}{block}{shares}"
+
+
+def apportioned(num_rows: int, row_s: Sequence[float]) -> list[int]:
+    """So many to each engine, if a row takes each so long: the last to finish is done as early as
+    can be."""
+    speeds = [1 / seconds for seconds in row_s]
+    whole = num_rows / sum(speeds)
+    rows = [int(whole * speed) for speed in speeds]
+    for _ in range(num_rows - sum(rows)):
+        ends_s = [(rows[i] + 1) * row_s[i] for i in range(len(rows))]
+        rows[ends_s.index(min(ends_s))] += 1
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ from gearshift.act.lower.shares import Shares
 from gearshift.decide.split.actions import ACTIONS, BOTH, FOLLOW, NAMES
 from gearshift.decide.split.profiling import Experience, seen
 from gearshift.decide.split.reward import SplitReward, split_reward
-from gearshift.decide.split.view import EngineView, SplitView
+from gearshift.decide.split.view import Engines, EngineView, SplitView
 from gearshift.plan.objective import SplitWeights
+from gearshift.plan.split import apportioned
 from gearshift.sim.profiles import Parts, Profile
 
 SPEEDS = ((1.0, 1.0), (1.0, 0.5), (0.5, 1.0), (1.0, 1 / 3), (1 / 3, 1.0))
@@ -120,8 +121,8 @@ class SplitWorld:
             held_share=parts.held_share,
         )
         oracle_s = min(self.mean_s(a) for a in range(len(ACTIONS)) if self.legal(a))
+        self._remember(took_s)
         self._move_on()
-        self._experience.note(self._view, self._in_force, took_s)
         self._view = self._look()
         return Stepped(took_s=took_s, oracle_s=oracle_s, reward=earned, view=self._view)
 
@@ -139,7 +140,8 @@ class SplitWorld:
         pace = self.speeds / (1 + self.neighbours)
         work = np.array(parts.parts_s)
         if action == FOLLOW:
-            work = work.sum() * pace / pace.sum()
+            rows = np.array(apportioned(self._num_rows, [float(1 / speed) for speed in pace]))
+            work = work.sum() * rows / self._num_rows
         busy_s = self._busy_s(np.tile(work, (AVERAGED, 1)), np.random.default_rng(0))
         return float(busy_s.max(1).mean() + parts.joined_s)
 
@@ -149,10 +151,26 @@ class SplitWorld:
         lost = random.poisson(alone_s / SLICE_S)
         return np.asarray(alone_s + self.neighbours * lost * SLICE_S)
 
+    @property
+    def _num_rows(self) -> int:
+        return max(2, self.profile.num_rows)
+
+    @property
+    def _engines(self) -> Engines:
+        return self._engine(0), self._engine(1)
+
+    def _remember(self, took_s: float) -> None:
+        """What the last calls took, and the engines as they were meanwhile."""
+        engines, profile = self._engines, self.profile
+        self._experience.see(engines)
+        self._experience.note(
+            profile, engines, self._in_force, alone_s=profile.alone_s, took_s=took_s
+        )
+
     def _look(self) -> SplitView:
         return seen(
             self.profile,
-            (self._engine(0), self._engine(1)),
+            self._engines,
             in_force=self._in_force,
             legal=[index for index in range(len(ACTIONS)) if self.legal(index)],
             alone_s=self.profile.alone_s,
@@ -207,12 +225,10 @@ class SplitWorld:
         return float(busy_s.max() + parts.joined_s), busy_s
 
     def _followed(self, work_s: float) -> np.ndarray:
-        num_rows = max(2, self.profile.num_rows)
-        return np.array(self._shares.of(num_rows)) / num_rows * work_s
+        return np.array(self._shares.of(self._num_rows)) / self._num_rows * work_s
 
     def _note(self, work: np.ndarray, busy_s: np.ndarray) -> None:
-        num_rows = max(2, self.profile.num_rows)
-        rows = np.rint(work / work.sum() * num_rows).astype(int)
+        rows = np.rint(work / work.sum() * self._num_rows).astype(int)
         for member in range(2):
             if rows[member]:
                 self._shares.note(member, int(rows[member]), float(busy_s[member]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gearshift.act.lower.shares import Shares, apportioned
+from gearshift.act.lower.shares import Shares
 
 
 def settled(num_engines: int = 2) -> Shares:
@@ -11,22 +11,6 @@ def settled(num_engines: int = 2) -> Shares:
     for _ in range(num_engines):
         shares.of(8)
     return shares
-
-
-@pytest.mark.parametrize("num_rows", [0, 1, 2, 7, 8, 33])
-@pytest.mark.parametrize("row_s", [[1, 1], [1, 2], [1, 3], [2, 1], [1, 5], [float("inf"), 1]])
-def test_the_last_to_finish_is_done_as_early_as_can_be(num_rows: int, row_s: list[float]) -> None:
-    def end_s(rows: list[int]) -> float:
-        both = zip(rows, row_s, strict=True)
-        return max((count * seconds for count, seconds in both if count), default=0.0)
-
-    found = apportioned(num_rows, row_s)
-    assert sum(found) == num_rows
-    assert end_s(found) == min(end_s([n, num_rows - n]) for n in range(num_rows + 1))
-
-
-def test_three_engines_share_alike() -> None:
-    assert apportioned(9, [1, 1, 1]) == [3, 3, 3]
 
 
 def test_shares_as_said_stay() -> None:

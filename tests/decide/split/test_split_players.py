@@ -14,6 +14,7 @@ from gearshift.decide.split.view import INPUTS, EngineView, SplitView, features,
 FORESEEN_S = {"none 0": 0.1, "rows": 0.05, "rows 1:1": 0.06, "rows 2:1": 0.07}
 VIEW = SplitView(
     engines=(EngineView(run_delay_share=0.0), EngineView(run_delay_share=0.0)),
+    speeds=(1.0, 1.0),
     kind="conv",
     dims=(8, 64, 56, 56),
     num_rows=8,

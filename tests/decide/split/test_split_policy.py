@@ -19,9 +19,9 @@ from gearshift.decide.split.actions import ACTIONS, NAMES
 from gearshift.decide.split.agent import ROLE, Agent
 from gearshift.decide.split.players import Greedy, Learned, Player, Share, Unteachable
 from gearshift.decide.split.policy import SplitPolicy
-from gearshift.decide.split.profiling import Experience
+from gearshift.decide.split.profiling import Experience, seen
 from gearshift.decide.split.reward import split_reward
-from gearshift.decide.split.sight import Subject, view_of
+from gearshift.decide.split.sight import Subject, engines_of
 from gearshift.decide.split.view import INPUTS, SplitView, features
 from gearshift.errors import CheckpointError
 from gearshift.ir.measurement import Metric, Source
@@ -138,13 +138,13 @@ def test_all_that_the_choice_depends_on_is_in_the_view() -> None:
     plans = rows_only()
     rows = plan_for(NAMES.index("rows"))
     legal = SUBJECT.choices(plans)["onnxruntime"]
-    view = view_of(
-        snapshot(rows, others=(0.0, 0.5), seconds=0.05, at_s=1.0),
+    now = snapshot(rows, others=(0.0, 0.5), seconds=0.05, at_s=1.0)
+    view = seen(
         SUBJECT,
+        engines_of(now, SUBJECT, 1e10),
         in_force=NAMES.index("rows"),
         legal=legal,
         alone_s=0.1,
-        bandwidth_bytes_s=1e10,
         experience=Experience(),
     )
     first, second = view.engines
@@ -156,8 +156,9 @@ def test_all_that_the_choice_depends_on_is_in_the_view() -> None:
     assert (view.kind, view.num_rows, view.item_bytes) == ("conv", 8, 4)
     assert view.in_force == "rows"
     assert set(view.estimates_s) == {NAMES[action] for action in legal}, "before any is chosen"
-    assert view.estimates_s["rows 2:1"] == pytest.approx(0.2 / 3)
-    assert view.estimates_s["rows"] == pytest.approx(0.2 / 3)
+    assert view.speeds == pytest.approx((1.0, 0.5))
+    assert view.estimates_s["rows 2:1"] == pytest.approx(0.075), "six rows and two"
+    assert view.estimates_s["rows"] == pytest.approx(0.075)
     assert view.estimates_s["none 1"] == pytest.approx(0.2)
     numbers = features(view)
     assert numbers.shape == (len(INPUTS),)
@@ -377,6 +378,21 @@ class Heard(Stuck):
 
     def learn(self, view: SplitView, action: int, reward: float, after: SplitView) -> None:
         self.lessons.append((view, reward, after))
+
+
+def test_what_another_backend_took_teaches_nothing() -> None:
+    rows = NAMES.index("rows")
+    plans = {**rows_only(), **rows_only("openvino")}
+    heard = Heard()
+    policy = SplitPolicy(heard, account())
+    policy.account.model.add(replace(ALONE, plan=plan_for(0, "openvino").fingerprint))
+    policy.account.model.add(replace(ALONE, plan=plan_for(rows).fingerprint, seconds=(0.05,) * 20))
+    seen = snapshot(plan_for(rows), others=(0.0, 0.0), seconds=0.05, at_s=0.0)
+    other = replace(seen.samples[0], plan=plan_for(rows, "openvino").fingerprint)
+    options = Options(plans=plans, num_cores=2)
+    for number in range(4):
+        policy.propose(replace(seen, at_s=1.0 + number, samples=(*seen.samples, other)), options)
+    assert len(heard.lessons) == 3, "one from each snapshot but the first"
 
 
 def test_inputs_of_different_sizes_are_told_apart() -> None:

@@ -13,7 +13,8 @@ from onnx import NodeProto
 from gearshift.act.lower.anatomy import Anatomy, Undivided, attributes
 from gearshift.act.lower.independence import RULES, pointwise
 from gearshift.act.lower.part import Beside, Join, PartBody, Piece, Summed
-from gearshift.act.lower.shares import apportioned, in_a_row
+from gearshift.act.lower.shares import in_a_row
+from gearshift.plan.split import apportioned
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")

@@ -7,6 +7,8 @@ other's last word, which is one of many.
 from collections.abc import Sequence
 from itertools import accumulate
 
+from gearshift.plan.split import apportioned
+
 WEIGHT = 0.3
 """Of the newest call in what is known of an engine."""
 FORGET = 0.98
@@ -45,17 +47,6 @@ class Shares:
     def left_out(self, member: int) -> None:
         if self._fixed is None:
             self._row_s[member] *= FORGET
-
-
-def apportioned(num_rows: int, row_s: Sequence[float]) -> list[int]:
-    """So that the last to finish is done as early as can be."""
-    speeds = [1 / seconds for seconds in row_s]
-    whole = num_rows / sum(speeds)
-    rows = [int(whole * speed) for speed in speeds]
-    for _ in range(num_rows - sum(rows)):
-        ends_s = [(rows[i] + 1) * row_s[i] for i in range(len(rows))]
-        rows[ends_s.index(min(ends_s))] += 1
-    return rows
 
 
 def in_a_row(counts: Sequence[int]) -> list[range]:

@@ -12,7 +12,8 @@ from onnx import NodeProto
 from gearshift.act.lower.anatomy import Anatomy, Undivided, attributes
 from gearshift.act.lower.independence import RULES, Look, pointwise
 from gearshift.act.lower.part import Beside, Join, PartBody, Piece
-from gearshift.act.lower.shares import apportioned, in_a_row
+from gearshift.act.lower.shares import in_a_row
+from gearshift.plan.split import apportioned
 
 HEIGHT = 2
 ALONG_CHANNELS = ("Concat", "Split", "Softmax", "LogSoftmax")

@@ -13,7 +13,7 @@ import numpy as np
 from gearshift.decide.learn.dqn import Dqn
 from gearshift.decide.policy import DQN, GREEDY, SHARE
 from gearshift.decide.split.actions import ACTIONS, NAMES, SHARES
-from gearshift.decide.split.view import SplitView, features, mask, speeds
+from gearshift.decide.split.view import SplitView, features, mask
 from gearshift.plan.split import ROWS, Split
 
 ALWAYS = "always "
@@ -66,7 +66,7 @@ class Share(Unteachable):
 
     def choose(self, view: SplitView) -> int:
         legal = [s for s in SHARES if str(Split(how=ROWS, shares=s)) in view.estimates_s]
-        fast, slow = speeds(view.engines)
+        fast, slow = view.speeds
         if not legal:
             return 0 if fast >= slow else 1
         best = min(legal, key=lambda s: abs(log(s[0] / s[1]) - log(fast / slow)))
@@ -126,7 +126,7 @@ class Bandit:
         known[action] = (count + 1, mean + (reward - mean) / (count + 1))
 
     def _situation(self, view: SplitView) -> tuple[object, ...]:
-        crowds = tuple(round(1 / speed - 1) for speed in speeds(view.engines))
+        crowds = tuple(round(1 / speed - 1) for speed in view.speeds)
         return (view.kind, view.num_rows, view.flops, crowds)
 
 

@@ -12,13 +12,15 @@ from gearshift.decide.policy import How, Options, Outcome, Proposal
 from gearshift.decide.split.account import Account
 from gearshift.decide.split.actions import BOTH, NAMES
 from gearshift.decide.split.players import Player
-from gearshift.decide.split.profiling import Experience
-from gearshift.decide.split.sight import view_of
+from gearshift.decide.split.profiling import Experience, seen
+from gearshift.decide.split.sight import engines_of
 from gearshift.decide.split.view import SplitView
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.plan.plan import Plan
 
 Choices = Mapping[int, Plan]
+Ran = Sequence[tuple[int, Sample]]
+"""What calls took on each split that ran."""
 Place = tuple[str, str]
 """A signature and a backend: what calls take there tells nothing of other sizes."""
 
@@ -51,13 +53,13 @@ class SplitPolicy:
         backend = self._backend(situation, choices, options.plans)
         if backend is None:
             return None
-        mine = [s for s in snapshot.samples if s.situation.signature == situation.signature]
-        place = (situation.signature, backend)
-        self._remember(place, mine, choices[backend])
-        view = self._view(snapshot, situation, backend, choices[backend], options.plans)
-        if view is None:
+        alone_s = self.account.alone_s(situation, backend, options.plans)
+        if alone_s is None:
             return None
-        self._learn(place, mine, view, options.plans)
+        ran = self._ran(snapshot, situation, backend, options.plans)
+        place = (situation.signature, backend)
+        view = self._seen(snapshot, place, choices[backend], in_force, ran, alone_s)
+        self._learn(place, ran, view, options.plans)
         if snapshot.trial is not None:
             return None
         action = self.player.choose(view)
@@ -95,51 +97,52 @@ class SplitPolicy:
             current_s=None if old is None else old.mean_s,
         )
 
-    def _view(
+    def _ran(
+        self, snapshot: Snapshot, situation: Situation, backend: str, plans: Mapping[str, Plan]
+    ) -> Ran:
+        """Calls of these sizes, on splits by this backend."""
+        found = []
+        for sample in snapshot.samples:
+            plan = plans.get(sample.plan)
+            action = None if plan is None else self.account.subject.action_of(plan)
+            if plan is None or action is None or plan.regions[0].rewrite.backend != backend:
+                continue
+            if sample.situation.signature == situation.signature:
+                found.append((action, sample))
+        return found
+
+    def _seen(
         self,
         snapshot: Snapshot,
-        situation: Situation,
-        backend: str,
+        place: Place,
         legal: Choices,
-        plans: Mapping[str, Plan],
-    ) -> SplitView | None:
-        alone_s = self.account.alone_s(situation, backend, plans)
-        if alone_s is None or not legal:
-            return None
-        in_force = plans.get(snapshot.plan)
-        action = None if in_force is None else self.account.subject.action_of(in_force)
-        return view_of(
-            snapshot,
-            self.account.subject,
+        in_force: Plan | None,
+        ran: Ran,
+        alone_s: float,
+    ) -> SplitView:
+        """With what is known from the last calls."""
+        subject, experience = self.account.subject, self._experiences[place]
+        engines = engines_of(snapshot, subject, self._bandwidth_bytes_s())
+        experience.see(engines)
+        for done, sample in ran:
+            took_s = sum(sample.seconds) / len(sample.seconds)
+            experience.note(subject, engines, done, alone_s=alone_s, took_s=took_s)
+        action = None if in_force is None else subject.action_of(in_force)
+        return seen(
+            subject,
+            engines,
             in_force=BOTH if action is None else action,
-            legal=legal,
+            legal=sorted(legal),
             alone_s=alone_s,
-            bandwidth_bytes_s=self._bandwidth_bytes_s(),
-            experience=self._experiences[situation.signature, backend],
+            experience=experience,
         )
 
-    def _learn(
-        self, place: Place, samples: Sequence[Sample], view: SplitView, plans: Mapping[str, Plan]
-    ) -> None:
+    def _learn(self, place: Place, ran: Ran, view: SplitView, plans: Mapping[str, Plan]) -> None:
         before, self._before[place] = self._before.get(place), view
-        for sample in samples if before is not None else ():
+        for action, sample in ran if before is not None else ():
             reward = self.account.reward(sample, plans)
             if reward is not None and before is not None:
-                action = self.account.subject.action_of(plans[sample.plan])
-                assert action is not None, "only splits are rewarded"
                 self.player.learn(before, action, reward.total, view)
-
-    def _remember(self, place: Place, samples: Sequence[Sample], choices: Choices) -> None:
-        """What calls took on splits that were in view."""
-        before = self._before.get(place)
-        if before is None:
-            return
-        for action, plan in choices.items():
-            mine = [sample for sample in samples if sample.plan == plan.fingerprint]
-            seconds = [s for sample in mine for s in sample.seconds]
-            if seconds:
-                took_s = sum(seconds) / len(seconds)
-                self._experiences[place].note(before, action, took_s)
 
     def _backend(
         self, situation: Situation, choices: Mapping[str, Choices], plans: Mapping[str, Plan]
@@ -150,10 +153,10 @@ class SplitPolicy:
         foreseen: dict[str, float] = {}
         for backend, known in choices.items():
             for plan in known.values():
-                seen = model.measured(situation, plan.fingerprint)
+                real = model.measured(situation, plan.fingerprint)
                 guess = model.estimate(plan, situation, plans)
-                if seen is not None:
-                    measured[backend] = min(seen.mean_s, measured.get(backend, seen.mean_s))
+                if real is not None:
+                    measured[backend] = min(real.mean_s, measured.get(backend, real.mean_s))
                 if guess is not None:
                     foreseen[backend] = min(guess.mean_s, foreseen.get(backend, guess.mean_s))
         best = measured or foreseen

@@ -9,11 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gearshift.decide.split.actions import ACTIONS, NAMES
-from gearshift.decide.split.view import EngineView, SplitView, speeds
+from gearshift.decide.split.actions import ACTIONS, NAMES, Action
+from gearshift.decide.split.view import ALIKE, Engines, Speeds, SplitView, own_speeds, speeds
+from gearshift.plan.split import ROWS, apportioned
 
 NEWS = 0.3
 """How much the last calls count in what is known of a split that was tried before."""
+KEPT = 0.98
+"""What is left of how much slower an engine is known to be, each time it is not seen at work: so it
+is asked again."""
 
 
 class Facts(Protocol):
@@ -40,23 +44,32 @@ class Facts(Protocol):
 
 @dataclass(slots=True)
 class Experience:
-    """Of one region: how many times as long as estimated each split took that was tried."""
+    """Of one region: how many times as long as foreseen each split took that was tried, and how
+    fast each engine is by itself."""
 
     factors: dict[str, float] = field(default_factory=dict)
+    own: Speeds = ALIKE
 
-    def note(self, view: SplitView, action: int, took_s: float) -> None:
-        """What calls took on it; the view is from before them."""
-        name = NAMES[action]
-        if name not in view.estimates_s or took_s <= 0:
+    def see(self, engines: Engines) -> None:
+        one, other = self.own
+        self.own = own_speeds(engines) or (one**KEPT, other**KEPT)
+
+    def note(
+        self, region: Facts, engines: Engines, action: int, *, alone_s: float, took_s: float
+    ) -> None:
+        """What calls took on it, and the engines as they were meanwhile: who came or went is in
+        their speeds, and not held against the split."""
+        if took_s <= 0:
             return
-        off = took_s / view.estimates_s[name]
-        before = self.factors.get(name)
-        self.factors[name] = off if before is None else before * off**NEWS
+        name, paces = NAMES[action], speeds(engines, self.own)
+        off = took_s / estimates_s([action], alone_s, paces, region.num_rows)[name]
+        before = self.factors.get(name, off)
+        self.factors[name] = before * (off / before) ** NEWS
 
 
 def seen(
     region: Facts,
-    engines: tuple[EngineView, EngineView],
+    engines: Engines,
     *,
     in_force: int,
     legal: Iterable[int],
@@ -64,10 +77,12 @@ def seen(
     experience: Experience,
 ) -> SplitView:
     """A view of it, with an estimate for every legal action."""
-    foreseen_s = estimates_s(legal, alone_s, speeds(engines))
+    paces = speeds(engines, experience.own)
+    foreseen_s = estimates_s(legal, alone_s, paces, region.num_rows)
     factors = experience.factors
     return SplitView(
         engines=engines,
+        speeds=paces,
         kind=region.kind,
         dims=region.dims,
         num_rows=region.num_rows,
@@ -82,15 +97,25 @@ def seen(
     )
 
 
-def estimates_s(legal: Iterable[int], alone_s: float, paces: Sequence[float]) -> dict[str, float]:
+def estimates_s(
+    legal: Iterable[int], alone_s: float, paces: Sequence[float], num_rows: int
+) -> dict[str, float]:
     """By the action's name; `alone_s` is what one undisturbed engine takes, `paces` what each can
     do for us now, as a share of that."""
-    whole = sum(paces)
     found = {}
     for index in legal:
-        given = ACTIONS[index].shares
-        shares = [pace / whole for pace in paces] if given is None else given
+        shares = _shares(ACTIONS[index], paces, num_rows)
         found[NAMES[index]] = max(
             alone_s * share / pace for share, pace in zip(shares, paces, strict=True)
         )
     return found
+
+
+def _shares(action: Action, paces: Sequence[float], num_rows: int) -> Sequence[float]:
+    """Of the work, for each engine; rows stay whole."""
+    split = action.split
+    if split is None or split.how != ROWS:
+        assert action.shares is not None, "only rows follow"
+        return action.shares
+    rows = apportioned(num_rows, [1 / share for share in split.shares or paces])
+    return [count / num_rows for count in rows]

@@ -1,4 +1,4 @@
-"""A running model as those see it who choose its split: which plan is which action, and a view.
+"""A running model as those see it who choose its split: which plan is which action, its engines.
 
 Must not know who chooses.
 """
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gearshift.decide.split.actions import ACTIONS, BOTH, NAMES, NUM_ENGINES
-from gearshift.decide.split.profiling import Experience, seen
 from gearshift.decide.split.reward import SplitReward, split_reward
-from gearshift.decide.split.view import EngineView, SplitView
+from gearshift.decide.split.view import Engines, EngineView
 from gearshift.ir.snapshot import Sample, Snapshot
 from gearshift.ir.topology import CALLER, team
 from gearshift.plan.objective import SplitWeights
@@ -86,19 +85,9 @@ class Subject:
         return found
 
 
-def view_of(
-    snapshot: Snapshot,
-    subject: Subject,
-    *,
-    in_force: int,
-    legal: Mapping[int, Plan],
-    alone_s: float,
-    bandwidth_bytes_s: float | None,
-    experience: Experience,
-) -> SplitView:
-    """`alone_s` is what one undisturbed engine takes, measured or foreseen."""
-    paces = _paces(snapshot, subject)
-    engines = [
+def engines_of(snapshot: Snapshot, subject: Subject, bandwidth_bytes_s: float | None) -> Engines:
+    """As they were in the calls of the snapshot."""
+    one, other = (
         EngineView(
             others_share=_reading(snapshot, f"core.{engine.removeprefix('cpu:')}.others_share"),
             run_delay_share=_reading(snapshot, f"thread.{engine}.run_delay_share"),
@@ -106,16 +95,9 @@ def view_of(
             l3_hit_share=_reading(snapshot, L3),
             pace=pace,
         )
-        for engine, pace in zip(subject.engines, paces, strict=True)
-    ]
-    return seen(
-        subject,
-        (engines[0], engines[1]),
-        in_force=in_force,
-        legal=sorted(legal),
-        alone_s=alone_s,
-        experience=experience,
+        for engine, pace in zip(subject.engines, _paces(snapshot, subject), strict=True)
     )
+    return one, other
 
 
 def earned(

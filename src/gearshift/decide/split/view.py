@@ -51,17 +51,36 @@ class EngineView:
         return 1 / (1 + count)
 
 
-def speeds(engines: "tuple[EngineView, EngineView]") -> tuple[float, float]:
+Engines = tuple[EngineView, EngineView]
+Speeds = tuple[float, float]
+ALIKE: Speeds = (1.0, 1.0)
+
+
+def speeds(engines: Engines, own: Speeds = ALIKE) -> Speeds:
     """What each can do for us now, as a share of what the faster one could undisturbed. From what
     both did, where that is known: its ratio, raised until one of them is as fast as its core
-    allows."""
+    allows; else from what is left of each core, if they are as fast as they were by themselves."""
     left = [engine.left for engine in engines]
-    paces = [engine.pace for engine in engines]
-    if paces[0] is None or paces[1] is None:
-        return left[0], left[1]
-    known = [max(LEAST, pace) for pace in paces if pace is not None]
+    known = _paces(engines)
+    if known is None:
+        return max(LEAST, left[0] * own[0]), max(LEAST, left[1] * own[1])
     scale = min(share / pace for share, pace in zip(left, known, strict=True))
     return max(LEAST, scale * known[0]), max(LEAST, scale * known[1])
+
+
+def own_speeds(engines: Engines) -> Speeds | None:
+    """How fast each would be undisturbed, as a share of the faster one; None unless both were at
+    work."""
+    known = _paces(engines)
+    if known is None:
+        return None
+    one, other = (pace / engine.left for pace, engine in zip(known, engines, strict=True))
+    return one / max(one, other), other / max(one, other)
+
+
+def _paces(engines: Engines) -> Speeds | None:
+    one, other = (engine.pace for engine in engines)
+    return None if one is None or other is None else (max(LEAST, one), max(LEAST, other))
 
 
 ENGINE_INPUTS = ("others_share", "run_delay_share", "dram_share", "l3_hit_share", "pace")
@@ -69,7 +88,9 @@ ENGINE_INPUTS = ("others_share", "run_delay_share", "dram_share", "l3_hit_share"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitView:
-    engines: tuple[EngineView, EngineView]
+    engines: Engines
+    speeds: Speeds
+    """What each can do for us now, as a share of what the faster one could undisturbed."""
     kind: str
     """Of the op that most of the arithmetic is in,"""
     dims: tuple[int, ...]
