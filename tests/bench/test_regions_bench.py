@@ -11,13 +11,14 @@ from rich.console import Console
 
 from gearshift.bench import regions, stage
 from gearshift.bench.arena import Setting
-from gearshift.bench.regions import OURS, STATIC, Pace, measure
+from gearshift.bench.regions import OURS, STATIC, UNFORMED, Pace, measure
 from gearshift.bench.show import show_regions
 from gearshift.bench.stage import LifePace, Turns
 from gearshift.errors import GearshiftError
 
 PACE = Pace(
     life=LifePace(seconds=7.0),
+    unformed_s=3.0,
     turns=Turns(slice_s=0.5, min_calls=8),
     models=("broken", "mine"),
     shapes=("mine",),
@@ -48,8 +49,8 @@ class Fake:
     def arrive(self) -> None: ...
 
     def open(self) -> None:
-        if (self.model, self.kind) == ("broken", "openvino"):
-            raise GearshiftError("openvino ended: no such op")
+        if (self.model, self.kind) in (("broken", "eager"), ("mine", "openvino")):
+            raise GearshiftError(f"{self.kind} ended: no such op")
 
     def become(self, word: str) -> None:
         self.note(word)
@@ -58,7 +59,8 @@ class Fake:
         self.note("ran", seconds)
         under_way = seconds == PACE.life.seconds
         calls = {"call_s": [0.01] * 2, "plans": ["a"] * 2, "cpu_s": 0.02, "max_error": 0.0}
-        return {**calls, "decisions": ["divided: serves"], "under_way": under_way}
+        told = ["divided: serves"] if self.kind == OURS else []
+        return {**calls, "decisions": told, "formed": told, "under_way": under_way}
 
     def close(self) -> None:
         self.note("closed")
@@ -80,6 +82,17 @@ def test_one_that_fails_says_why_and_leaves_the_others_their_time(measured: dict
     show_regions(measured, Console(file=told, width=200))
     assert "no such op" in told.getvalue()
     assert "divided: serves" in told.getvalue()
+    assert "mine: without openvino: openvino ended: no such op" in told.getvalue()
+    assert "1.00 times as fast as without regions formed anew" in told.getvalue()
+
+
+def test_gearshift_that_forms_nothing_is_there_where_something_was_formed(
+    measured: dict[str, Any],
+) -> None:
+    mine = measured["cases"][1]
+    assert mine["vs_unformed"] == 1.0
+    ran = [what for model, kind, what, _ in Fake.told if (model, kind) == ("mine", UNFORMED)]
+    assert ran.count("ran") > PACE.turns.rounds
 
 
 def test_gearshift_lives_until_nothing_is_under_way(measured: dict[str, Any]) -> None:
@@ -93,8 +106,8 @@ def test_all_take_turns_in_slices_of_one_length_and_rotating_order(
     measured: dict[str, Any],
 ) -> None:
     ran = [(kind, s) for model, kind, what, s in Fake.told if model == "mine" and what == "ran"]
-    start = ran.index((OURS, PACE.life.longer_s)) + 1
-    size = len(STATIC) + 1
+    start = ran.index((UNFORMED, PACE.unformed_s)) + 1
+    size = len(STATIC) + 1  # one failed, and one came later
     rounds = [
         ran[start + turn * size : start + (turn + 1) * size] for turn in range(PACE.turns.rounds)
     ]

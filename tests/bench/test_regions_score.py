@@ -71,10 +71,10 @@ def test_the_best_peer_is_not_told_by_the_slices_it_was_chosen_on() -> None:
 @pytest.mark.parametrize(
     ("call_s", "calls"),
     [
-        ([1.0] * 30 + [0.1] * 300, 21),
+        ([1.0] * 30 + [0.1] * 300, 31),
         ([0.1] * 300, 0),
         ([1.0] * 30, None),
-        ([0.1] * 100 + [1.0] * 30 + [0.1] * 100, 121),
+        ([0.1] * 100 + [1.0] * 30 + [0.1] * 100, 131),
         ([0.1] * 100 + [1.0] * 30, None),
     ],
     ids=["in time", "at once", "never", "not the first dip", "not any more"],
@@ -89,7 +89,7 @@ def test_at_another_size_every_call_counts_and_the_best_is_the_best_peer_there()
     ours = Slices([[0.1, *[0.04] * 29], [0.0205] * 30, [0.0205] * 30, [0.0205] * 30])
     told = shapes_of(ours, peers)
     assert told["first_call_vs_eager"] == told["worst_call_vs_eager"] == pytest.approx(2.5)
-    assert told["calls_until_near"] == 21
+    assert told["calls_until_near"] == 31
     assert told["near_after_50"] == 1.0
     assert told["vs_best_peer"] == pytest.approx(0.02 / 0.0205)
     slow = shapes_of(Slices([[0.03] * 40] * 2), peers)
@@ -115,6 +115,16 @@ def test_builds_are_told_beside_the_same_calls_at_rest() -> None:
 def test_builds_that_were_none_are_refused(told: dict[str, Any], why: str) -> None:
     with pytest.raises(GearshiftError, match=why):
         builds_of([answer(0.01, **told)] * 2, [answer(0.01)] * 2)
+
+
+def test_a_peer_that_failed_is_left_out() -> None:
+    found = lives(unformed=life(1.0, [0.02], 0.03))
+    told = case_of({name: one for name, one in found.items() if name != "onnxruntime"})
+    assert told["noise"] is None
+    assert told["vs_unformed"] == pytest.approx(1.5)
+    assert "onnxruntime" not in told["peers_s"]
+    assert over_all([told])["void"], "nothing tells the noise"
+    assert not over_all([told, case_of(lives())])["void"]
 
 
 def test_what_failed_is_left_out_of_the_summary() -> None:

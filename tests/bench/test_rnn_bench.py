@@ -8,7 +8,7 @@ import torch
 
 from gearshift.bench import rnn_models
 from gearshift.bench.models import package_folder
-from gearshift.bench.rnn import Pace, settings
+from gearshift.bench.rnn import Pace, settings, switch_s
 from gearshift.bench.rnn_score import case_of, summary_of
 from gearshift.capture.load import load
 
@@ -105,4 +105,17 @@ def test_groups_are_told_apart_and_what_failed_is_left_out() -> None:
     assert long["vs_best_peer"]["minimum"] == 2.0
     assert "neighbour" not in told["summary"]
     assert not told["void"]
+    assert told["failed"] == 1
     assert summary_of([])["void"]
+
+
+def test_a_peer_that_failed_is_left_out() -> None:
+    case = case_of(answers(gearshift=0.01, eager=0.04, openvino=0.02, onnxruntime_again=0.03))
+    assert case["vs_best_peer"] == pytest.approx(2)
+    assert case["noise"] is None
+    about = {"layers": 1, "steps": 1, "lengths": "uniform", "trace": "quiet"}
+    assert summary_of([{"case": about, **case}])["void"], "nothing tells the noise"
+
+
+def test_what_a_switch_of_settings_costs_is_measured() -> None:
+    assert 0 < switch_s() < 0.1

@@ -25,11 +25,13 @@ from torch.utils import _pytree as pytree
 from gearshift.act.verify import error_between
 from gearshift.bench.models import SIZES
 from gearshift.capture.load import load
+from gearshift.decide.regions.forming import Forming
 
 CHECK_EVERY = 16
 OTHER_SIZES, BUILD, REST = "other sizes", "build", "rest"
 PR_SET_PDEATHSIG = 1
 MODEL_FILE = "model.onnx"
+FORMING = Forming()
 Call = Callable[..., Any]
 
 
@@ -197,14 +199,27 @@ def openvino(model: Any, args: Any, order: Any) -> Opened:
 
 
 def gearshift(model: Any, args: Any, order: Any) -> Opened:
+    return _adapting(model, args)
+
+
+def unformed(model: Any, args: Any, order: Any) -> Opened:
+    """The same, without regions formed anew."""
+    return _adapting(model, args, Forming(performance_threshold=0.0))
+
+
+def _adapting(model: Any, args: Any, forming: Forming = FORMING) -> Opened:
+    from gearshift.decide.regions.former import DIVIDED, MERGED
     from gearshift.runtime import adapt
 
-    runtime = adapt(model, args, frozen=True)
+    threshold = forming.performance_threshold
+    runtime = adapt(model, args, frozen=True, performance_threshold=threshold)
 
     def tell() -> dict[str, Any]:
-        loop = runtime._loop
+        loop, decisions = runtime._loop, runtime.decisions
+        formed = [d for d in decisions if d.serves and d.reason.startswith((DIVIDED, MERGED))]
         return {
-            "decisions": [str(decision) for decision in runtime.decisions],
+            "decisions": [str(decision) for decision in decisions],
+            "formed": [str(decision) for decision in formed],
             "under_way": loop is not None and loop.changeover.under_way,
         }
 
@@ -308,6 +323,7 @@ KINDS: dict[str, Callable[[Any, Any, Any], Opened]] = {
     "onnxruntime": onnxruntime,
     "openvino": openvino,
     "gearshift": gearshift,
+    "unformed": unformed,
     "watched": watched,
     "unwatched": unwatched,
     "building": building,

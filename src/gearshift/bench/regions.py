@@ -15,6 +15,7 @@ from gearshift.bench.contender import BUILD, OTHER_SIZES, REST
 from gearshift.bench.models import MODELS, SIZES, SQUASHED
 from gearshift.bench.regions_score import (
     OURS,
+    UNFORMED,
     Life,
     builds_of,
     case_of,
@@ -27,14 +28,15 @@ from gearshift.bench.stage import Answers, LifePace, Say, Stage, Turns, in_turns
 from gearshift.errors import GearshiftError
 from gearshift.zoo import ZOO
 
-RE_CUT = ("divided", "merged")
-"""What decisions say of regions formed anew."""
 STATIC = {
     **{name: Setting(kind=name, warm_up=0, cold=True) for name in PEERS},
     TWICE: Setting(kind="onnxruntime", warm_up=0, cold=True),
 }
+PEERS_BUT_EAGER = tuple(name for name in STATIC if name != "eager")
+"""One of these that cannot run a model is left out."""
 GEARSHIFT = Setting(kind=OURS, warm_up=0, cold=True)
-LIFE, TURNS = LifePace(), Turns()
+LIFE, TURNS = LifePace(seconds=90.0, longer=6, longer_s=10.0), Turns()
+"""Regions are looked into only after half a minute of calls."""
 BEFORE, AFTER = 0, 1
 """The two sizes of inputs."""
 
@@ -45,6 +47,8 @@ class Pace:
     turns: Turns = TURNS
     least_call_s: float = 2e-3
     """A model that takes less is no case: it is calls that would be measured."""
+    unformed_s: float = 10.0
+    """How long Gearshift without regions formed anew lives, where there were some."""
     models: tuple[str, ...] = (*ZOO, *MODELS, SQUASHED)
     shapes: tuple[str, ...] = tuple(SIZES)
     before_s: float = 10.0
@@ -57,7 +61,7 @@ class Pace:
 
 
 QUICK = Pace(
-    life=LifePace(seconds=40.0, longer=1),
+    life=LifePace(seconds=50.0, longer=1),
     turns=Turns(slice_s=0.5, rounds=4),
     models=("mlp", SQUASHED),
     shapes=("minilm",),
@@ -95,14 +99,17 @@ def _tried(
 
 def _case(stage: Stage, pace: Pace) -> dict[str, Any]:
     stage.export()
-    contenders = stage.open({**STATIC, OURS: GEARSHIFT})
+    contenders = stage.open({**STATIC, OURS: GEARSHIFT}, may_fail=PEERS_BUT_EAGER)
     first: dict[str, Answers] = {}
-    for name in STATIC:
+    for name in [name for name in contenders if name != OURS]:
         stage.say(f"{stage.model}: the first calls of {name}")
         first[name] = [contenders[name].run(pace.turns.slice_s)]
     _refuse_short(first["eager"], pace)
     stage.say(f"{stage.model}: gearshift lives")
     first[OURS] = lived(contenders[OURS], pace.life)
+    if first[OURS][-1]["formed"]:
+        contenders |= stage.open({UNFORMED: replace(GEARSHIFT, kind=UNFORMED)})
+        first[UNFORMED] = [contenders[UNFORMED].run(pace.unformed_s)]
     warm = in_turns(stage, contenders, pace.turns)
     lives = {
         name: Life(
@@ -112,7 +119,7 @@ def _case(stage: Stage, pace: Pace) -> dict[str, Any]:
         )
         for name in contenders
     }
-    return {**case_of(lives), **_told(first[OURS], warm[OURS])}
+    return {**case_of(lives), **_told(first[OURS], warm[OURS]), "peers_failed": stage.failed}
 
 
 def _refuse_short(answers: Answers, pace: Pace) -> None:
@@ -127,7 +134,7 @@ def _told(first: Answers, warm: Answers) -> dict[str, Any]:
         "max_error": max(answer["max_error"] for answer in ours),
         "restless": sum(answer["under_way"] for answer in warm),
         "plan": last["plans"][-1],
-        "formed": [told for told in last["decisions"] if any(word in told for word in RE_CUT)],
+        "formed": last["formed"],
         "decisions": last["decisions"],
     }
 
@@ -137,7 +144,7 @@ def _shapes(stage: Stage, pace: Pace) -> dict[str, Any]:
     stage.export(AFTER)
     ours = {OURS: replace(GEARSHIFT, sizes=BEFORE)}
     peers = {name: Setting(kind=name, sizes=AFTER) for name in PEERS}
-    contenders = stage.open({**ours, **peers})
+    contenders = stage.open({**ours, **peers}, may_fail=PEERS_BUT_EAGER)
     contenders[OURS].run(pace.before_s)
     contenders[OURS].become(OTHER_SIZES)
     answers = in_turns(stage, contenders, replace(pace.turns, rounds=pace.shape_rounds))

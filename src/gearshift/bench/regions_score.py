@@ -12,7 +12,8 @@ from typing import Any
 from gearshift.bench.score import PEERS, TWICE, Slices, mean_and_least, told_both_ways
 from gearshift.errors import GearshiftError
 
-OURS = "gearshift"
+OURS, UNFORMED = "gearshift", "unformed"
+"""Gearshift, and the same without regions formed anew."""
 CALLS = (100, 1_000, 10_000)
 ROLLING, NEAR, SOON = 20, 1.05, 50
 """The median of so many calls, within so much of the best, is near it; so soon it should be."""
@@ -53,7 +54,7 @@ class Life:
 
 
 def case_of(lives: Mapping[str, Life]) -> dict[str, Any]:
-    ours, peers = lives[OURS], {name: lives[name] for name in PEERS}
+    ours, peers = lives[OURS], {name: lives[name] for name in PEERS if name in lives}
     peers_s = {name: life.warm_s() for name, life in peers.items()}
     best_peer_s = told_both_ways(peers, lambda name, parity: peers[name].warm_s(parity))
     told = {name: life for name, life in lives.items() if name != TWICE}
@@ -65,7 +66,8 @@ def case_of(lives: Mapping[str, Life]) -> dict[str, Any]:
         "best_peer_s": best_peer_s,
         "vs_eager": peers_s["eager"] / ours.warm_s(),
         "vs_best_peer": best_peer_s / ours.warm_s(),
-        "noise": lives["onnxruntime"].warm_s() / lives[TWICE].warm_s(),
+        "vs_unformed": _times(lives, UNFORMED, OURS),
+        "noise": _times(lives, "onnxruntime", TWICE),
         "calls": {name: len(life.warm.calls()) for name, life in told.items()},
         "ready_s": {name: life.ready_s for name, life in told.items()},
         "first_call_s": {name: life.first_s[0] for name, life in told.items()},
@@ -75,13 +77,21 @@ def case_of(lives: Mapping[str, Life]) -> dict[str, Any]:
     }
 
 
+def _times(lives: Mapping[str, Life], one: str, other: str) -> float | None:
+    """How many times as long the one takes; None if there are not both."""
+    if one not in lives or other not in lives:
+        return None
+    return lives[one].warm_s() / lives[other].warm_s()
+
+
 def _soonest_s(peers: Mapping[str, Life], num_calls: int) -> float:
     return told_both_ways(peers, lambda name, parity: peers[name].until_s(num_calls, parity))
 
 
 def shapes_of(ours: Slices, peers: Mapping[str, Slices]) -> dict[str, Any]:
-    """All calls since the inputs are of another size, the first one among them. The best is the
-    best peer made for that size, or what Gearshift takes in the end if that is less."""
+    """All calls since the inputs are of another size, the first one among them, but for the first
+    after each pause. The best is the best peer made for that size, or what Gearshift takes in the
+    end if that is less."""
     call_s, eager_s = ours.calls(), statistics.median(peers["eager"].calls())
     best_peer_s = told_both_ways(
         peers, lambda name, parity: statistics.fmean(peers[name].calls(parity))
@@ -108,11 +118,14 @@ def rolling_s(call_s: Sequence[float]) -> list[float]:
 
 
 def until_near(call_s: Sequence[float], near_s: float) -> int | None:
-    """After how many calls the rolling median was that near, to stay; None: never."""
+    """After how many calls the rolling median was that near, to stay, by the middle of what it is
+    the median of; 0: from the first on; None: never."""
     medians_s = rolling_s(call_s)
     far = [index for index, median_s in enumerate(medians_s) if median_s > near_s]
-    soonest = max(far, default=-1) + 1
-    return None if soonest == len(medians_s) else soonest
+    if not far:
+        return 0
+    soonest = max(far) + 1
+    return None if soonest == len(medians_s) else soonest + ROLLING // 2
 
 
 def _share(said: Sequence[bool]) -> float | None:
@@ -149,7 +162,9 @@ def over_all(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     sound = [case for case in cases if "failed" not in case]
     if not sound:
         return {"noise": None, "void": True, "summary": {}}
-    doubles = [case["noise"] for case in sound]
+    doubles = [case["noise"] for case in sound if case["noise"] is not None]
+    if not doubles:
+        return {"noise": None, "void": True, "summary": {}}
     noise = statistics.geometric_mean(doubles)
     return {
         "noise": noise,

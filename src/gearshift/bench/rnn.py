@@ -1,11 +1,14 @@
 """`gearshift bench rnn`: recurrent layers beside torch's own, ONNX Runtime and OpenVINO.
 
 Each contender in a process of its own; Gearshift lives for a while, then all take turns, on a quiet
-machine and beside a neighbour on the second core. Ragged batches are run packed and padded.
+machine and beside a neighbour on one core. Ragged batches are run packed and padded.
 """
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from random import Random
+from time import perf_counter
 from typing import Any
 
 from gearshift.bench.arena import Setting
@@ -14,10 +17,18 @@ from gearshift.bench.rnn_models import PADDED, RAGGED, SKEWED, STREAMING, UNIFOR
 from gearshift.bench.rnn_score import OURS, case_of, summary_of
 from gearshift.bench.score import TWICE
 from gearshift.bench.stage import LifePace, Say, Stage, Turns, in_turns, lived, stage_of
+from gearshift.capture.load import load
+from gearshift.decide.keep import Keep
 from gearshift.errors import GearshiftError
+from gearshift.ir.topology import CALLER
+from gearshift.plan import Rewrite
+from gearshift.plan.cut import around
+from gearshift.plan.unroll import SetUnroll, Steps, alike
+from gearshift.runtime import adapt
 
 MODELS = "gearshift.bench.rnn_models"
 QUIET, NEIGHBOUR = "quiet", "neighbour"
+SWITCHED, SWITCHES = "lstm_l2_h64_t64_b1_uniform", 200
 LIFE, BESIDE = LifePace(seconds=25.0, longer=1), LifePace(seconds=12.0, longer=0)
 TURNS = Turns(slice_s=0.5, rounds=4, min_calls=20)
 CASES = (
@@ -57,16 +68,46 @@ QUICK = Pace(
 )
 
 
-def measure(*, cores: Sequence[int], pace: Pace, say: Say) -> dict[str, Any]:
-    cases = [case for name in pace.cases for case in _tried(name, cores, pace, say)]
-    return {**summary_of(cases), "cases": cases}
+def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[str, Any]:
+    """The seed says on which core the neighbour of each case is."""
+    draw = Random(seed)
+    say("what a switch costs")
+    found_s = switch_s()
+    cases = [case for name in pace.cases for case in _tried(name, draw.choice(cores), pace, say)]
+    return {"seed": seed, **summary_of(cases), "switch_s": found_s, "cases": cases}
 
 
-def _tried(name: str, cores: Sequence[int], pace: Pace, say: Say) -> list[dict[str, Any]]:
+def switch_s() -> float:
+    """What it takes to put other settings in force, for calls under way and those to come: the
+    median of many times to and fro between plans that stand by."""
+    model, args = load(f"{MODELS}:{SWITCHED}")
+    with adapt(model, args, policy=Keep.name) as runtime:
+        rest = around(runtime.program.graph, runtime.space.stacks, Rewrite())
+        (region,) = [r for r in rest.regions if r.name in runtime.space.stacks]
+        num_layers = runtime.space.stacks[region.name].num_layers
+        plans = [
+            SetUnroll(
+                region=region.name, engine=CALLER, unroll=alike(num_layers, Steps(then=factor))
+            ).apply(rest, runtime.program.graph)
+            for factor in (16, 32)
+        ]
+        changes = runtime._changes
+        for plan in plans:
+            changes.stand_by(plan, "to be switched to")
+        took_s = []
+        for turn in range(SWITCHES):
+            start_s = perf_counter()
+            changes.adopt(plans[turn % 2], "switched", None, build=False)
+            took_s.append(perf_counter() - start_s)
+            runtime(*args)
+        return statistics.median(took_s)
+
+
+def _tried(name: str, core: int, pace: Pace, say: Say) -> list[dict[str, Any]]:
     """A case that fails tells why and leaves the others their time."""
     try:
         with stage_of(f"{MODELS}:{name}", say) as stage:
-            return _cases(stage, name, cores, pace)
+            return _cases(stage, name, core, pace)
     except (GearshiftError, OSError, ValueError) as error:
         say(f"{name} failed: {error}")
         return [{"case": {"model": name}, "failed": f"{type(error).__name__}: {error}"}]
@@ -85,12 +126,12 @@ def settings(name: str) -> dict[str, Setting]:
     return {**found, TWICE: found["onnxruntime"], OURS: Setting(kind=OURS, warm_up=0)}
 
 
-def _cases(stage: Stage, name: str, cores: Sequence[int], pace: Pace) -> list[dict[str, Any]]:
+def _cases(stage: Stage, name: str, core: int, pace: Pace) -> list[dict[str, Any]]:
     wanted = settings(name)
     stage.export(instead=wanted["onnxruntime"].instead)
-    contenders = stage.open(wanted)
+    contenders = stage.open(wanted, may_fail=wanted.keys() - {"eager", OURS})
     found = []
-    for trace, neighbours in ((QUIET, ()), (NEIGHBOUR, _neighbours(cores))):
+    for trace, neighbours in ((QUIET, ()), (NEIGHBOUR, _neighbours(core))):
         with busy(neighbours):
             stage.say(f"{name}: gearshift lives, {trace}")
             lived(contenders[OURS], pace.beside if neighbours else pace.life)
@@ -98,12 +139,13 @@ def _cases(stage: Stage, name: str, cores: Sequence[int], pace: Pace) -> list[di
         about = {"model": name, "batch": stage.batch, "trace": trace, **_sizes(name)}
         last = answers[OURS][-1]
         told = {"plan": last["plans"][-1], "decisions": last["decisions"]}
+        told["peers_failed"] = stage.failed
         found.append({"case": about, **case_of(answers), **told})
     return found
 
 
-def _neighbours(cores: Sequence[int]) -> tuple[Neighbour, ...]:
-    return (Neighbour(kind="arithmetic", core=cores[-1]),)
+def _neighbours(core: int) -> tuple[Neighbour, ...]:
+    return (Neighbour(kind="arithmetic", core=core),)
 
 
 def _sizes(name: str) -> dict[str, Any]:

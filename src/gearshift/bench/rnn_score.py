@@ -24,7 +24,7 @@ def case_of(answers: Mapping[str, Answers]) -> dict[str, Any]:
     slices = {name: slices_of(found) for name, found in answers.items()}
     mine = slices.pop(OURS)
     ours, our_p95_s = statistics.fmean(mine.calls()), p95_s(mine.calls())
-    again = statistics.fmean(slices.pop(TWICE).calls())
+    again = slices.pop(TWICE, None)
     means = {name: statistics.fmean(found.calls()) for name, found in slices.items()}
     best_static = min(means, key=lambda name: means[name])
     return {
@@ -39,9 +39,16 @@ def case_of(answers: Mapping[str, Answers]) -> dict[str, Any]:
         "vs_best_peer": _best_s(slices, PEERS) / ours,
         "vs_best_static": _best_s(slices, tuple(slices)) / ours,
         "vs_torch": _best_s(slices, TORCH) / ours,
-        "noise": means["onnxruntime"] / again,
+        "noise": _noise(means, again),
         "max_error": max(answer["max_error"] for answer in answers[OURS]),
     }
+
+
+def _noise(means: Mapping[str, float], again: Slices | None) -> float | None:
+    """None if there was no such peer."""
+    if again is None or "onnxruntime" not in means:
+        return None
+    return means["onnxruntime"] / statistics.fmean(again.calls())
 
 
 def _best_s(slices: Mapping[str, Slices], names: Sequence[str]) -> float:
@@ -52,11 +59,13 @@ def _best_s(slices: Mapping[str, Slices], names: Sequence[str]) -> float:
 def summary_of(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Geometric mean and least of each ratio, for the groups that are looked at."""
     sound = [case for case in cases if "failed" not in case]
-    noise = statistics.geometric_mean(case["noise"] for case in sound) if sound else None
+    doubles = [case["noise"] for case in sound if case["noise"] is not None]
+    noise = statistics.geometric_mean(doubles) if doubles else None
     groups = {name: [case for case in sound if chosen(case)] for name, chosen in GROUPS.items()}
     return {
         "noise": noise,
         "void": noise is None or abs(noise - 1) > VOID_BEYOND,
+        "failed": len(cases) - len(sound),
         "summary": {name: _told(some) for name, some in groups.items() if some},
     }
 

@@ -134,8 +134,11 @@ def show_rnn(data: Mapping[str, Any], out: Console) -> None:
             out.print(f"{_model(case)}: {case['failed']}", markup=False)
             continue
         told = (_model(case), case["case"]["trace"], case["best_static"], case["plan"])
-        table.add_row(*told, _ms(case["gearshift_s"]), *(f"{case[name]:.2f}" for name in ratios))
+        table.add_row(*told, _ms(case["gearshift_s"]), *(_ratio(case[name]) for name in ratios))
+        for name, why in case["peers_failed"].items():
+            out.print(f"{_model(case)}: without {name}: {why}", markup=False)
     out.print(table)
+    out.print(f"a switch of settings takes {data['switch_s'] * 1e6:.0f} us", markup=False)
     if data["summary"]:
         _summary(data["summary"], out)
 
@@ -143,6 +146,10 @@ def show_rnn(data: Mapping[str, Any], out: Console) -> None:
 def _model(case: Mapping[str, Any]) -> str:
     name: str = case["case"]["model"]
     return name.rpartition(":")[2]
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _show_cases(cases: Sequence[Mapping[str, Any]], out: Console) -> None:
@@ -153,12 +160,17 @@ def _show_cases(cases: Sequence[Mapping[str, Any]], out: Console) -> None:
     table = _table(title, 2, "model", "best peer", "gearshift", "peer", *words)
     for case in cases:
         times = (_ms(case["gearshift_s"]), _ms(case["best_peer_s"]))
-        cells = [f"{case[name]:.2f}" for name in (*names, "noise", *later)]
+        cells = [_ratio(case[name]) for name in (*names, "noise", *later)]
         table.add_row(_model(case), case["best_peer"], *times, *cells)
     out.print(table)
     for case in cases:
         for told in case["formed"]:
             out.print(f"{_model(case)}: {told.strip()}", markup=False)
+        if case["vs_unformed"] is not None:
+            gain = f"{case['vs_unformed']:.2f} times as fast as without regions formed anew"
+            out.print(f"{_model(case)}: {gain}", markup=False)
+        for name, why in case["peers_failed"].items():
+            out.print(f"{_model(case)}: without {name}: {why}", markup=False)
 
 
 def _show_shapes(cases: Sequence[Mapping[str, Any]], out: Console) -> None:

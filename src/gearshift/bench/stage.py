@@ -4,7 +4,7 @@ Must not know what is compared with what.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from gearshift.bench.arena import Contender, Setting
 from gearshift.bench.score import TWICE
+from gearshift.errors import GearshiftError
 
 Say = Callable[[str], None]
 Answers = list[dict[str, Any]]
@@ -50,20 +51,31 @@ class Stage:
     say: Say
     batch: int | None = None
     ready_s: dict[str, float] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Who could not be opened, and why."""
 
-    def open(self, settings: Mapping[str, Setting]) -> dict[str, Contender]:
-        """They load their libraries side by side, and get ready one after the other."""
-        made = {name: self._make(setting) for name, setting in settings.items()}
+    def open(
+        self, settings: Mapping[str, Setting], may_fail: Collection[str] = ()
+    ) -> dict[str, Contender]:
+        """They load their libraries side by side, and get ready one after the other. Who may fail
+        and does is told in `failed`, and left out."""
+        made = {name: self._make(name, setting) for name, setting in settings.items()}
         for contender in made.values():
             contender.arrive()
         for name, contender in made.items():
             self.say(f"{self.model}: {name} gets ready")
-            contender.open()
-            self.ready_s[name], self.batch = contender.ready_s, contender.batch
-        return made
+            try:
+                contender.open()
+            except GearshiftError as error:
+                if name not in may_fail:
+                    raise
+                self.failed[name] = str(error)
+            else:
+                self.ready_s[name], self.batch = contender.ready_s, contender.batch
+        return {name: contender for name, contender in made.items() if name not in self.failed}
 
-    def _make(self, setting: Setting) -> Contender:
-        contender = Contender(self.model, setting, self.folder)
+    def _make(self, name: str, setting: Setting) -> Contender:
+        contender = Contender(self.model, setting, self.folder, self.folder / f"home {name}")
         self.stack.callback(contender.close)
         return contender
 

@@ -27,6 +27,8 @@ from gearshift.plan.library import BY_NAME, LIBRARY, Build, entry_of
 from gearshift.plan.plan import Plan, Region
 from gearshift.predict.roofline import compute_s, least_s, memory_s
 
+DIVIDED, MERGED = "divided", "merged"
+"""What the reason of a re-cut begins with."""
 STEP_S, MORE_S = 1e-4, {"openvino": 3e-4}
 """What one more region costs, before anything is known of this model; and how much more beside one
 by OpenVINO, which changes layouts there and fuses less."""
@@ -322,7 +324,7 @@ class _Scene:
             (region,),
             regions,
             foreseen_s,
-            f"divided: {region.name} falls short; {len(regions)} regions, some by {others}",
+            f"{DIVIDED}: {region.name} falls short; {len(regions)} regions, some by {others}",
         )
 
     def _crossing_s(self, first: Piece) -> float:
@@ -345,7 +347,7 @@ class _Scene:
             old,
             [self._joined(chain) for chain in chains],
             max(self.current_s - saved_s, self.current_s / 2),
-            f"merged: boundaries cost more than their share; {len(old)} regions become"
+            f"{MERGED}: boundaries cost more than their share; {len(old)} regions become"
             f" {len(chains)}",
         )
 
