@@ -43,6 +43,7 @@ bench: $(STAMP)
 	$(BIN)/python tools/chart.py docs/results/runtime.svg docs/results/runtime-*.json
 	$(BIN)/gearshift bench split --seed 1 --json > new.json && mv new.json docs/results/split.json
 	$(BIN)/gearshift bench regions --json > new.json && mv new.json docs/results/regions.json
+	$(BIN)/gearshift bench rnn --seed 1 --json > new.json && mv new.json docs/results/rnn.json
 
 # The agents that are shipped, from the regions and kernels that are; --record measures those anew.
 agent: $(STAMP)

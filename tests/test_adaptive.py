@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -248,8 +248,16 @@ def test_E1_a_full_disk_does_not_touch_calls(
         until(runtime, x, lambda: "store: memory" in runtime.explain())
 
 
-def teach(home: Path, model: nn.Module, x: torch.Tensor, best: dict[int, str]) -> dict[int, str]:
-    """Has the store say which plan is best beside so many neighbours; their fingerprints."""
+def teach(
+    home: Path,
+    model: nn.Module,
+    x: torch.Tensor,
+    best: dict[int, str],
+    others: Collection[str] = (),
+    slower: float = 3.0,
+) -> dict[int, str]:
+    """Has the store say which plan is best beside so many neighbours, those of other situations and
+    all others so many times slower; the fingerprints of the best."""
     with gearshift.adapt(model, x, policy="keep") as runtime, open_store(home) as store:
         plans = {p.summary: p for p in candidates(runtime.space).values()}
         graph = runtime.program.graph
@@ -260,11 +268,40 @@ def teach(home: Path, model: nn.Module, x: torch.Tensor, best: dict[int, str]) -
             "signature": f"float32{list(x.shape)}",
         }
         for neighbours in best:
-            for other in best.values():
-                took_s = 0.001 if other == best[neighbours] else 0.003
+            for other in {*best.values(), *others}:
+                took_s = 0.001 if other == best[neighbours] else 0.001 * slower
                 place = PlanKey(context=f"neighbours {neighbours}", **key)
                 store.add_plan(place, plans[other], [took_s] * 20, max_error=None)
         return {count: plans[name].fingerprint for count, name in best.items()}
+
+
+@pytest.mark.capability("core.store")
+def test_a_second_start_is_at_its_best_plan_before_the_first_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model, x = many_layers()
+    for best in ("onnxruntime x1", "openvino x1"):
+        home = tmp_path / best
+        monkeypatch.setenv("GEARSHIFT_HOME", str(home))
+        teach(home, model, x, {0: best, 1: best}, others=["eager", "onnxruntime x2"])
+        with gearshift.adapt(model, x, policy="bandit") as runtime:
+            assert runtime.plan.summary == best, runtime.explain()
+            assert runtime._loop is not None
+            assert runtime._loop.rehearsed[0] == 0
+
+
+@pytest.mark.capability("core.objective")
+def test_a_runtime_told_to_save_energy_begins_with_fewer_threads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All threads take a little less time, and nearly twice the CPU time."""
+    monkeypatch.setenv("GEARSHIFT_HOME", str(tmp_path))
+    model, x = many_layers()
+    fast, sparing = "onnxruntime x2", "onnxruntime x1"
+    teach(tmp_path, model, x, {0: fast, 1: fast}, others=[sparing], slower=1.15)
+    for objective, best in ((None, fast), (gearshift.Objective(latency=0.1, energy=0.9), sparing)):
+        with gearshift.adapt(model, x, policy="bandit", objective=objective) as runtime:
+            assert runtime.plan.summary == best, runtime.explain()
 
 
 @pytest.mark.soak

@@ -39,6 +39,7 @@ def test_memory_counts_each_byte_once() -> None:
         assert runtime.memory.total_bytes == weights
 
 
+@pytest.mark.capability("core.objective")
 def test_the_memory_limit_holds_while_a_plan_is_built() -> None:
     """Old and new plan are both held for a moment: that moment counts."""
     weights = 4 * 2 * (256 * 256 + 256)

@@ -157,7 +157,8 @@ def bench(
         list[str] | None,
         typer.Option(
             help="May be given several times; default: a few built-in. Heeded by overhead"
-            " (built-in names only), regions and runtime; split has models of its own.",
+            " (built-in names only), regions, rnn (lstm_l2_h256_t100_b8_uniform and the like) and"
+            " runtime; split has models of its own.",
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Per case, of overhead.")] = 5.0,

@@ -8,12 +8,13 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gearshift.act.verify import Tolerance
 from gearshift.capture.load import capture, load
 from gearshift.console import counting, note, say, showing, wide, working
 from gearshift.decide.split.actions import NUM_ENGINES
@@ -178,7 +179,7 @@ def bench(
         data |= _bench_split(models, seed, quick)
         _print(data, as_json, lambda: show_split(data, wide()))
     elif name == "rnn":
-        data |= _bench_rnn(models, quick)
+        data |= _bench_rnn(models, seed, quick)
         _print(data, as_json, lambda: show_rnn(data, wide()))
     elif name == "regions":
         data |= _bench_regions(models, quick)
@@ -188,6 +189,9 @@ def bench(
         _print(data, as_json, lambda: show_runtime(data, wide()))
     if data["void"]:
         raise GearshiftError(_why_void(data["noise"]))
+    worst = max((case.get("max_error") or 0.0 for case in data["cases"]), default=0.0)
+    if worst > Tolerance().single:
+        raise VerifyError(f"outputs differed from the model's by {worst:.2g}")
 
 
 def _why_void(noise: float | None) -> str:
@@ -236,13 +240,16 @@ def _bench_regions(models: list[str] | None, quick: bool) -> dict[str, Any]:
     return regions.measure(models, pace=pace, say=say)
 
 
-def _bench_rnn(models: list[str] | None, quick: bool) -> dict[str, Any]:
+def _bench_rnn(models: list[str] | None, seed: int, quick: bool) -> dict[str, Any]:
     from gearshift.bench import rnn
+    from gearshift.bench.rnn_models import NAME
 
-    if models:
-        raise UsageError("bench rnn has models of its own; leave out --model")
+    odd = [model for model in models or () if NAME.fullmatch(model) is None]
+    if odd:
+        raise UsageError(f"no recurrent model {odd[0]!r}; one is lstm_l2_h256_t100_b8_uniform")
     pace = rnn.QUICK if quick else rnn.Pace()
-    return rnn.measure(cores=sorted(os.sched_getaffinity(0)), pace=pace, say=say)
+    pace = replace(pace, cases=tuple(models)) if models else pace
+    return rnn.measure(seed=seed, cores=sorted(os.sched_getaffinity(0)), pace=pace, say=say)
 
 
 def _bench_split(models: list[str] | None, seed: int, quick: bool) -> dict[str, Any]:

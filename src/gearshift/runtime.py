@@ -156,8 +156,8 @@ class Runtime:
             background=self._background,
             tolerance=tolerance,
             tallies=self._tallies,
-            room=lambda fragment, regions, ready: self._room.take(
-                lambda: self._need(fragment, regions, ready)
+            room=lambda fragment, regions, ready, leaves: self._room.take(
+                lambda: self._need(fragment, regions, ready, leaves)
             ),
             count=self._room.count,
             weights_changed=self._mishaps.weights_changed,
@@ -363,10 +363,14 @@ class Runtime:
         self._background.settle(SETTLE_S)
 
     def _need(
-        self, fragment: Fragment, regions: Sequence[Region], ready: Collection[Region]
+        self,
+        fragment: Fragment,
+        regions: Sequence[Region],
+        ready: Collection[Region],
+        leaves: Sequence[Any] | None = None,
     ) -> int:
         missing = [region for region in regions if region not in ready]
-        return sum(held_bytes(fragment, r, self._pool.get(r.engine)) for r in missing)
+        return sum(held_bytes(fragment, r, self._pool.get(r.engine), leaves) for r in missing)
 
     def _as_captured(self) -> bool:
         return all(fragment.watch.unchanged() for fragment in self.program.fragments)

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from gearshift.decide.learn.ppo import Actor, PpoSettings
-from gearshift.decide.unroll.actions import CHOICES, mask
+from gearshift.decide.unroll.actions import CHOICES, STAY, mask
 from gearshift.decide.unroll.agent import ROLE
 from gearshift.decide.unroll.players import Fixed, Greedy, Learned
+from gearshift.decide.unroll.reward import UnrollWeights
 from gearshift.decide.unroll.state import features
 from gearshift.plan.unroll import AT_ONCE, ROLLED
 from gearshift.sim.learning import TEST_SEED, Trained
 from gearshift.sim.unroll_cases import ARCHITECTURES, divided, draw_episode
 from gearshift.sim.unroll_profiles import Kernels
-from gearshift.sim.unroll_training import Trace, score, standings, traces, train
+from gearshift.sim.unroll_training import Trace, best_fixed, score, standings, traces, train
 from gearshift.sim.unroll_world import UnrollWorld
 from tests.profiles import kernels
 
@@ -24,6 +25,13 @@ KERNELS = Kernels.of(kernels())
 
 def trained(seed: int) -> Trained[Actor]:
     return train(kernels(), seed=seed, steps=400, settings=QUICK, points=2, episodes=1)
+
+
+class Staying:
+    """An actor that changes nothing."""
+
+    def act(self, state: np.ndarray, legal: np.ndarray) -> int:
+        return STAY
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +99,15 @@ def test_all_players_stand_beside_each_other(made: Trained[Actor]) -> None:
     fixed = {f"always {steps}" for steps in CHOICES}
     assert found.keys() == fixed | {"ppo", "greedy", "bandit"}
     assert list(found) == sorted(found, key=lambda name: -found[name].share)
-    assert max(found[name].vs_best_fixed for name in fixed) == 1
-    best = max(found[name].share for name in fixed)
-    assert found["ppo"].vs_best_fixed == pytest.approx(found["ppo"].share / best)
+    (best, *_) = [name for name in fixed if found[name].vs_best_fixed == 1]
+    assert found["ppo"].vs_best_fixed == pytest.approx(found["ppo"].share / found[best].share)
+
+
+def test_who_changes_settings_begins_with_the_fixed_one_that_was_best_before() -> None:
+    best = best_fixed(KERNELS, UnrollWeights(), 2)
+    stays = Learned(Staying())  # type: ignore[arg-type]
+    stays.start = best.start
+    assert score(stays, drawn()) == score(best, drawn())
 
 
 def test_the_curve_and_the_standings_are_of_the_same_traces(made: Trained[Actor]) -> None:

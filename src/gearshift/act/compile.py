@@ -21,8 +21,11 @@ from gearshift.ir.topology import CALLER, members
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.rewrite import BUFFERS, EAGER, TILES, Rewrite
 from gearshift.plan.split import COLUMNS, DEPTH, INTERLEAVED, ROWS
+from gearshift.plan.unroll import Unroll
 
 OpenEngine = Callable[[str], Engine]
+CHUNK = 64
+"""Steps of a sequence of any length that are taken at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,11 +257,14 @@ def order_for(fragment: Fragment, region: Region, engine: Engine) -> tuple[Any, 
     return BACKENDS[region.rewrite.backend], order
 
 
-def held_bytes(fragment: Fragment, region: Region, engine: Engine) -> int:
-    """What the built region will hold beyond the model's own weights."""
+def held_bytes(
+    fragment: Fragment, region: Region, engine: Engine, leaves: Sequence[Any] | None = None
+) -> int:
+    """What the built region will hold beyond the model's own weights, for calls like this one; or
+    like the example."""
     backend, order = order_for(fragment, region, engine)
     if region.unroll is not None:
-        return unrolled_bytes(order, region)
+        return unrolled_bytes(order, region, leaves or fragment.example)
     held: int = backend.held_bytes(order)
     return held if is_shared(backend, region) else held * len(members(region.engine))
 
@@ -274,8 +280,15 @@ def is_shared(backend: Any, region: Region) -> bool:
 
 def any_shape_regions(regions: tuple[Region, ...]) -> tuple[Region, ...]:
     """The same regions where a backend that must know the shapes is replaced by eager, what is
-    divided runs on one of the engines, and options that must know the shapes are left out."""
-    return tuple(r if r.unroll is not None else _any_shape_region(r) for r in regions)
+    divided runs on one of the engines, options that must know the shapes are left out, and
+    sequences, however long, are not taken all at once."""
+    return tuple(_in_chunks(r) if r.unroll is not None else _any_shape_region(r) for r in regions)
+
+
+def _in_chunks(region: Region) -> Region:
+    assert region.unroll is not None
+    layers = tuple(replace(s, then=s.then or CHUNK) for s in region.unroll.layers)
+    return replace(region, unroll=Unroll(layers=layers))
 
 
 def _any_shape_region(region: Region) -> Region:

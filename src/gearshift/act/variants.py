@@ -40,6 +40,9 @@ MAX_KNOWN = 1024
 """Signatures remembered; with more, all but those with a build of their own are forgotten."""
 CALLS_BEFORE_BUILD = 3
 ANY_SHAPE = "any shape"
+TakeRoom = Callable[
+    [Fragment, Sequence[Region], Collection[Region], Sequence[Any]], AbstractContextManager[None]
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +53,9 @@ class Workshop:
     background: Background
     tolerance: Tolerance
     tallies: Tallies
-    room: Callable[[Fragment, Sequence[Region], Collection[Region]], AbstractContextManager[None]]
-    """Held while these regions, but for those ready, are built; raises MemoryLimitError if they
-    would not fit."""
+    room: TakeRoom
+    """Held while regions, but for those ready, are built for calls with these leaves; raises
+    MemoryLimitError if they would not fit."""
     count: Callable[["Variants"], None]
     """Told of all there are, since what they hold counts."""
     weights_changed: Callable[[], None]
@@ -85,7 +88,7 @@ class Variants:
             raise InputError("the model refuses these inputs")
         open_engine = self.shop.open_engine
         ready = reusable(self.fragment, leaves, reuse)
-        with self.shop.room(self.fragment, self.regions, ready.keys()):
+        with self.shop.room(self.fragment, self.regions, ready.keys(), leaves):
             variant = build_variant(self.fragment, self.regions, leaves, open_engine, ready)
             variant = self._admit(variant, leaves)
         self._own[key] = self.executor.table[key] = variant.steps(leaves, self.shop.others)
@@ -96,7 +99,7 @@ class Variants:
         leaves = other_sizes(self.fragment)
         if leaves is None:
             raise CompileError("the model runs at no second size to verify at")
-        with self.shop.room(self.fragment, regions, ()):
+        with self.shop.room(self.fragment, regions, (), leaves):
             variant = build_variant(self.fragment, regions, None, self.shop.open_engine)
             variant = self._admit(variant, self.fragment.example)
             self._any_shape = self._admit(variant, leaves)

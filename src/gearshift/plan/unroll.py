@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FACTORS = (2, 4, 8, 16, 32, 64, 128)
 MOST = 1 << 20
 """No more steps are taken at a time."""
+COMPILED = "inductor"
+"""The kernel that takes longer to build for more steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +117,10 @@ def choices() -> list[Steps]:
 def ways(stack: Stack, space: "Space") -> Iterator[tuple[str, Unroll, Split | None]]:
     """Worth trying for a whole stack, most hopeful first: an engine or team, settings, and how it
     is divided. Rows of different lengths leave between chunks; what is all of one length is done
-    at once, or flows through the layers in chunks."""
-    whole = alike(stack.num_layers, AT_ONCE)
-    chunks = [alike(stack.num_layers, Steps(then=32))] if stack.ragged else []
-    yield from ((CALLER, unroll, None) for unroll in (*chunks, whole))
+    at once, in chunks if there is no room for that, or flows through the layers in chunks."""
+    whole, chunks = (alike(stack.num_layers, steps) for steps in (AT_ONCE, Steps(then=32)))
+    here = (chunks, whole) if stack.ragged else (whole, chunks)
+    yield from ((CALLER, unroll, None) for unroll in here)
     cores = single_cores(space)
     if len(cores) > 1 and space.usable_cores > 1:
         together = team(cores)
@@ -169,6 +171,8 @@ def _why_odd(steps: Steps, kernels: frozenset[str]) -> str | None:
             return f"steps.{name}={number!r:.20}: a whole number from 0 to {MOST}"
     if steps.first and not steps.then:
         return f"first={steps.first}: then needs a number, too"
+    if steps.kernel == COMPILED and not steps.then:
+        return f"kernel {COMPILED!r} compiles so many steps at a time, not a whole sequence"
     if steps.kernel and steps.kernel not in kernels:
         return f"no kernel {steps.kernel!r} for it; there are {', '.join(sorted(kernels))}"
     return None

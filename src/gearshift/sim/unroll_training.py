@@ -12,8 +12,8 @@ from statistics import fmean, geometric_mean
 import numpy as np
 
 from gearshift.decide.learn.ppo import Actor, Learner, PpoSettings
-from gearshift.decide.split.players import ALWAYS
-from gearshift.decide.unroll.players import Learned, Player, baselines
+from gearshift.decide.unroll.actions import CHOICES
+from gearshift.decide.unroll.players import Fixed, Learned, Player, baselines
 from gearshift.decide.unroll.reward import DISCOUNT, UnrollWeights
 from gearshift.sim.learning import POINTS, TEST_SEED, Told, Trained, schooled, untold
 from gearshift.sim.unroll_cases import Architecture, Episode, divided, draw_episode
@@ -24,6 +24,8 @@ from gearshift.sim.unroll_world import UnrollWorld
 TEST_EPISODES = 40
 SCHOOLING = 4
 """Those players that learn as they go are taught on so many times as many episodes."""
+START_SEED = 1 << 20
+"""Of the traces by which is chosen what players begin with."""
 Seed = tuple[int, int]
 
 
@@ -60,7 +62,8 @@ class Standing:
     share: float
     """Of the oracle, as in the score."""
     vs_best_fixed: float
-    """The time of the best setting that never changes over its own, geometric mean."""
+    """The time of the setting that was best where it was trained, and never changes, over its own,
+    geometric mean."""
     switches: float
     earned: float
 
@@ -88,8 +91,11 @@ def train(
     known = list(drawn(train_on, seed=seed + 2))
     unknown = list(drawn(test_on, seed=seed + TEST_SEED))
 
+    start = best_fixed(Kernels.of(profiles), weights, episodes).start
+
     def scores(actor: Actor) -> tuple[float, float]:
-        mine, its = (score(Learned(actor), on, weights) for on in (known, unknown))
+        player = Learned(actor, start=start)
+        mine, its = (score(player, on, weights) for on in (known, unknown))
         return mine.earned, its.share
 
     return schooled(
@@ -149,7 +155,8 @@ def standings(
     weights: UnrollWeights | None = None,
 ) -> dict[str, Standing]:
     """All players, best first, on architectures that nobody trained on. Who learns as it goes is
-    taught on the others first, as the agent was."""
+    taught on the others first, as the agent was; and who changes settings begins with the fixed one
+    that was best there."""
     (train_on, test_on), kernels = divided(), Kernels.of(profiles)
     weights = weights or UnrollWeights()
     others = baselines(np.random.default_rng(seed))
@@ -159,12 +166,21 @@ def standings(
         for player in others:
             if player.start is None:
                 _played(player, episode, lesson, weights)
-    on = list(traces(test_on, kernels, seed=seed, episodes=episodes))
+    best = best_fixed(kernels, weights, episodes)
     players: list[Player] = [*others, Learned(actor)]
+    for player in players:
+        player.start = player.start or best.start
+    on = list(traces(test_on, kernels, seed=seed, episodes=episodes))
     found = {player.name: score(player, on, weights) for player in players}
-    fixed = max(row.share for name, row in found.items() if name.startswith(ALWAYS))
+    fixed = found[best.name].share
     ordered = sorted(found.items(), key=lambda entry: -entry[1].share)
     return {name: _standing(row, fixed) for name, row in ordered}
+
+
+def best_fixed(kernels: Kernels, weights: UnrollWeights, episodes: int) -> Fixed:
+    """Of those that never change, on what is trained on."""
+    known = list(traces(divided()[0], kernels, seed=START_SEED, episodes=episodes))
+    return max(map(Fixed, CHOICES), key=lambda player: score(player, known, weights).share)
 
 
 def _standing(row: Score, fixed: float) -> Standing:

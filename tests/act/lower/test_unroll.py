@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import gearshift
+from gearshift.act.compile import CHUNK
 from gearshift.act.lower.shares import Shares
 from gearshift.act.lower.unroll import ByRows
+from gearshift.act.recurrent import choice
 from gearshift.act.recurrent.cell import Cell
 from gearshift.act.recurrent.kernels import by_torch
 from gearshift.act.recurrent.rows import Rows
@@ -196,6 +198,49 @@ def test_a_sequence_whose_full_unroll_does_not_fit_is_taken_in_chunks() -> None:
         assert runtime.memory.total_bytes <= limit
 
 
+@pytest.mark.capability("rnn.constraints")
+def test_a_longer_sequence_is_not_taken_all_at_once_where_a_shorter_one_was() -> None:
+    """There is room for what the example needs, not for thirty times that: longer ones run in
+    chunks, and are not built for their size."""
+    module = nn.LSTM(16, 128).eval()
+    x, longer = torch.randn(100, 4, 16), torch.randn(3000, 4, 16)
+    objective = gearshift.Objective(memory_limit=int(6e6))
+    with (
+        gearshift.adapt(module, x, objective=objective, policy="keep") as runtime,
+        torch.no_grad(),
+    ):
+        runtime.swap(unrolled(runtime, alike(1, AT_ONCE), "caller", None))
+        for _ in range(5):
+            assert_same(runtime(longer), module(longer))
+            runtime.settle()
+        (variants,) = runtime._serving.in_force.variants
+        assert any("MB would be held" in why for why in variants.refusals.values())
+        regions = [region for variant in variants.built for region in variant.regions]
+        unrolls = [region.unroll for region in regions if region.unroll is not None]
+        assert [unroll.layers[0].then for unroll in unrolls] == [0, CHUNK], "for any length"
+        assert runtime.memory.total_bytes <= 6e6
+
+
+@pytest.mark.parametrize("steps", [Steps(first=16, then=1), Steps(first=4, then=8)])
+def test_the_first_chunk_has_a_kernel_for_its_own_size(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    real = choice._measured
+
+    def measured(cell: Cell, order: Any, size: int, num_rows: int) -> str:
+        asked.append(size)
+        return real(cell, order, size, num_rows)
+
+    monkeypatch.setattr(choice, "_measured", measured)
+    module = nn.GRU(7, 9).eval()
+    args = (torch.randn(40, 3, 7),)
+    with gearshift.adapt(module, args, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(unrolled(runtime, alike(1, steps), "caller", None))
+        assert set(asked) == {steps.first, steps.then}
+        assert_same(runtime(*args), module(*args))
+
+
 @pytest.mark.capability("rnn.stream")
 def test_a_chunk_at_a_time_with_the_state_in_and_out() -> None:
     module = nn.GRU(5, 6, num_layers=2).eval()
@@ -316,6 +361,7 @@ def test_what_does_not_fit_is_refused() -> None:
         odd = {
             "3 settings for 2 layers": alike(3, ROLLED),
             "no kernel 'abacus'": alike(2, Steps(kernel="abacus")),
+            "not a whole sequence": alike(2, Steps(kernel="inductor")),
             "then=-1": alike(2, Steps(then=-1)),
             "then needs a number": alike(2, Steps(first=3)),
         }

@@ -199,6 +199,21 @@ def test_what_would_exceed_the_memory_limit_is_masked() -> None:
     assert legal[number_of(0, Steps(then=8))]
 
 
+def test_what_the_layers_hold_themselves_is_not_held_against_them() -> None:
+    """Held are 800 kB, most of it by these layers: a little more fits below the limit."""
+    player, by_16 = Wishing(), plan(BY_16, BY_16)
+    serving = Serving(player, memory_limit=900_000)
+    serving.options.plans = {**serving.options.plans, by_16.fingerprint: by_16}
+    seen = snapshot(by_16, seen=layers(2, 1000))
+    serving.see(seen)
+    own_bytes = player.seen[-1].footprint.held_bytes((BY_16, BY_16))
+    serving.see(replace(seen, at_s=1.0, held_bytes=own_bytes + 100_000))
+    assert player.seen[-1].memory_limit_bytes == 800_000
+    assert mask(player.seen[-1])[number_of(0, Steps(then=32))]
+    serving.see(replace(seen, at_s=2.0, held_bytes=own_bytes + 2_000_000))
+    assert player.seen[-1].memory_limit_bytes == 1, "nothing is left, which is no division by zero"
+
+
 def test_what_the_bandit_knows_to_be_better_comes_first() -> None:
     player = Wishing(number_of(1, BY_16))
     serving = Serving(player)

@@ -42,7 +42,7 @@ def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
     """Kernels are chosen for the shapes of the order, or for some; they run at any."""
     cells = _cells(order, region)
     assert region.unroll is not None
-    build = _Build(order, cells, region.unroll, *_size(order, cells))
+    build = _Build(order, cells, region.unroll, *_size(order, cells, order.fragment.example))
     work: Any
     if not isinstance(engine, TeamEngine):
         work = OnOne(build.runner(engine))
@@ -59,16 +59,16 @@ def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
         inputs=cells.cut.inputs,
         sizes=cells.cut.sizes,
         outputs=cells.cut.outputs,
-        held_bytes=held_bytes(order, region),
+        held_bytes=held_bytes(order, region, order.fragment.example),
         by_torch=True,
     )
 
 
-def _size(order: Order, cells: Cells) -> tuple[int, int]:
-    """Steps and rows; the example's, where it must run at any."""
+def _size(order: Order, cells: Cells, leaves: Sequence[Any]) -> tuple[int, int]:
+    """Steps and rows of calls with these leaves, where the order does not tell."""
     name, fragment = cells.cut.inputs[cells.input], order.fragment
     shape = fragment.graph.values[name].shape if order.shapes is None else order.shapes[name]
-    bound = fragment.sizes.bind(fragment.example)
+    bound = fragment.sizes.bind(leaves)
     try:
         one, other, _ = (size_number(size, bound) for size in shape)
     except ValueError:
@@ -76,13 +76,13 @@ def _size(order: Order, cells: Cells) -> tuple[int, int]:
     return (other, one) if cells.stack.batch_first else (one, other)
 
 
-def held_bytes(order: Order, region: Region) -> int:
+def held_bytes(order: Order, region: Region, leaves: Sequence[Any]) -> int:
     """Kernels keep weights in a layout of their own; over a team by rows, each engine does. And
     what calls of these sizes work on: all steps at once may be more than there is room for."""
     cells = _cells(order, region)
     engines = len(members(region.engine))
     by_rows = region.split is not None
-    steps, rows = _size(order, cells)
+    steps, rows = _size(order, cells, leaves)
     footprint = Footprint(
         stack=cells.stack,
         num_rows=rows,

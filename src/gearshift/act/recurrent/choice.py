@@ -4,6 +4,7 @@ Must not know plans. Kernels that come out wrong are never chosen.
 """
 
 import logging
+from dataclasses import replace
 from statistics import median
 from threading import Lock
 from time import perf_counter
@@ -39,7 +40,12 @@ _measuring = Lock()
 
 def fastest(cell: Cell, steps: Steps, order: Order, num_steps: int, num_rows: int) -> Kernel:
     """The kernel that is asked for or, if none is, measures best for chunks of this size; in either
-    case it gave what torch gives, state in to state out."""
+    case it gave what torch gives, state in to state out. If the first chunk is of another size, one
+    for that, too."""
+    if steps.first:
+        of_each = (replace(steps, first=0, then=size) for size in (steps.first, steps.then))
+        head, rest = (fastest(cell, one, order, num_steps, num_rows) for one in of_each)
+        return lambda x, state: (head if len(x) > steps.then else rest)(x, state)
     size = min(steps.then or num_steps, num_steps)
     if steps.kernel:
         return _proven(steps.kernel, cell, order, size, num_rows)

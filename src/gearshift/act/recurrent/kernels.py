@@ -20,13 +20,14 @@ from gearshift.act.recurrent.cell import Cell
 from gearshift.capture.recurrent import torch_function
 from gearshift.ir.recurrent import GRU, LSTM, RELU
 from gearshift.plan.rewrite import Rewrite
+from gearshift.plan.unroll import COMPILED
 
 if TYPE_CHECKING:
     from gearshift.capture.program import Cut
 
 State = tuple[Tensor, ...]
 Kernel = Callable[[Tensor, State], tuple[Tensor, State]]
-TORCH, ONEDNN, CELLS = "torch", "onednn", "inductor"
+TORCH, ONEDNN, CELLS = "torch", "onednn", COMPILED
 SEQUENCE_OPS = ("onnxruntime", "openvino")
 IDEEP_LSTM = 2
 """Its number for the kind of cell."""

@@ -5,7 +5,7 @@ Must not know which player.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.policy import How, Options, Outcome, Proposal
@@ -106,16 +106,18 @@ class UnrollPolicy:
         reference_s = self._reference_s(region, snapshot, situation, options)
         if reference_s is None:
             return None
-        limit = self.subject.memory_limit
         sight = Sight(
             snapshot=snapshot,
             region=region,
             stack=self.subject.stacks[region.name],
             num_cores=self.subject.num_cores,
             reference_s=reference_s,
-            memory_limit_bytes=None if limit is None else max(0, limit - snapshot.held_bytes),
         )
-        return sight.view(self._discipline(region.name))
+        view, limit = sight.view(self._discipline(region.name)), self.subject.memory_limit
+        if view is None or limit is None:
+            return view
+        others_bytes = snapshot.held_bytes - view.footprint.held_bytes(view.settings)
+        return replace(view, memory_limit_bytes=max(1, limit - max(0, others_bytes)))
 
     def _reference_s(
         self, region: Region, snapshot: Snapshot, situation: Situation, options: Options

@@ -65,8 +65,6 @@ class Sight:
     num_cores: int
     reference_s: float
     """What a call takes all at once on one undisturbed core."""
-    memory_limit_bytes: int | None
-    """For what the layers make, and work with."""
 
     def view(self, discipline: Discipline) -> UnrollView | None:
         """None if not all layers were seen, or no call was timed."""
@@ -93,7 +91,6 @@ class Sight:
             layers=tuple(self._layer(seen, layer, discipline, sum(seconds)) for layer in seen),
             reference_s=self.reference_s,
             took_s=Metric(value=took_s, source=Source.MEASURED),
-            memory_limit_bytes=self.memory_limit_bytes,
             dwell_calls=discipline.constraints.dwell_calls,
             switches_left=discipline.switches_left,
         )
