@@ -1,6 +1,7 @@
 """Draws the results of `gearshift bench runtime`: `chart.py OUT.svg RESULT.json ...`.
 
-For each trace the speed of everybody relative to eager: geometric means over models and seeds.
+For each trace the speed of everybody relative to eager: geometric means over models and seeds, of
+cases whose oracle is known.
 Prints the README's table: the same of each ratio, and the least.
 """
 
@@ -40,7 +41,8 @@ RATIOS = {
 def main(out: str, *files: str) -> None:
     cases = [c for f in files for c in json.loads(Path(f).read_text())["cases"]]
     tell(cases)
-    warm = [case for case in cases if case["case"]["start"] == "warm"]
+    known = [case for case in cases if case["oracle_s"] is not None]
+    warm = [case for case in known if case["case"]["start"] == "warm"]
     figure, axes = plt.subplots(figsize=(8, 3.4))
     width = 0.8 / len(BARS)
     for place, (name, colour) in enumerate(BARS.items()):
@@ -75,19 +77,20 @@ def tell(cases: list[dict[str, Any]]) -> None:
 
 
 def speed(cases: list[dict[str, Any]], trace: str, name: str) -> float:
-    pairs = [
-        (c["peers_s"]["eager"], seconds(c, name)) for c in cases if c["case"]["trace"] == trace
-    ]
-    return statistics.geometric_mean(eager_s / own_s for eager_s, own_s in pairs if own_s)
+    return statistics.geometric_mean(
+        case["peers_s"]["eager"] / seconds(case, name)
+        for case in cases
+        if case["case"]["trace"] == trace
+    )
 
 
-def seconds(case: dict[str, Any], name: str) -> float | None:
+def seconds(case: dict[str, Any], name: str) -> float:
     known = {
         "best static": case["best_static_s"],
         "gearshift": case["gearshift_s"],
         "oracle": case["oracle_s"],
     }
-    return known[name] if name in known else case["peers_s"][name]
+    return float(known.get(name) or case["peers_s"][name])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ ALIKE = 1.08
 """What takes no more than so many times the least is about as good."""
 SURELY = 1.15
 """Only what the other takes so many times longer than surely is, even if all is fresh."""
-RIVAL = 1.25
+RIVAL = 1.15
 """What takes no more than so many times what the plan in force does takes turns with it once: each
 was measured at a time of its own, and a slow minute looks the same on both."""
 SLOW, SLOW_S = 1.1, 10.0
