@@ -29,6 +29,7 @@ from gearshift.decide.reward import Costs
 from gearshift.errors import UsageError
 from gearshift.hands import Refusal
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
+from gearshift.loop import SETTLED_STEPS, step_every
 from gearshift.observe.store import memory_store
 from gearshift.plan import Objective, Plan, Region, Rewrite
 
@@ -451,3 +452,7 @@ def test_with_energy_a_verdict_tells_time_and_cost_apart() -> None:
     assert world.plan == ONE
     texts = [o.why for o in told if o.plan == ONE.fingerprint and "by the objective" in o.why]
     assert any("less by the objective" in text for text in texts), [o.why for o in told]
+
+
+def test_a_loop_in_which_nothing_happens_steps_less_often() -> None:
+    assert [step_every(steps) for steps in (0, SETTLED_STEPS - 1, SETTLED_STEPS)] == [2, 2, 5]

@@ -31,7 +31,7 @@ CHECK_EVERY = 16
 OTHER_SIZES, BUILD, REST = "other sizes", "build", "rest"
 PR_SET_PDEATHSIG = 1
 MODEL_FILE = "model.onnx"
-FORMING = Forming()
+THRESHOLD = Forming().performance_threshold
 Call = Callable[..., Any]
 
 
@@ -204,14 +204,13 @@ def gearshift(model: Any, args: Any, order: Any) -> Opened:
 
 def unformed(model: Any, args: Any, order: Any) -> Opened:
     """The same, without regions formed anew."""
-    return _adapting(model, args, Forming(performance_threshold=0.0))
+    return _adapting(model, args, threshold=0.0)
 
 
-def _adapting(model: Any, args: Any, forming: Forming = FORMING) -> Opened:
+def _adapting(model: Any, args: Any, threshold: float = THRESHOLD) -> Opened:
     from gearshift.decide.regions.former import DIVIDED, MERGED
     from gearshift.runtime import adapt
 
-    threshold = forming.performance_threshold
     runtime = adapt(model, args, frozen=True, performance_threshold=threshold)
 
     def tell() -> dict[str, Any]:
