@@ -19,6 +19,7 @@ from gearshift.hands import Gone, Hands, Refusal
 from gearshift.ir.snapshot import Situation, Snapshot
 from gearshift.observe.history import History
 from gearshift.observe.sampler import Sampler
+from gearshift.plan.plan import Plan
 
 log = logging.getLogger("gearshift")
 TICK_S, CALM_S, STEP_EVERY = 0.1, 0.2, 2
@@ -31,7 +32,10 @@ ROLLED_BACK = "rolled back: the plan in force takes {:.2f} times as long here"
 MAX_SERVED = 64
 """Situations of which it is remembered what served them."""
 RECALL_S, RECALL_TICK_S, MAX_REPEATS = 5.0, 0.02, 2
-"""What is known from earlier starts is waited for no longer than this."""
+"""What is known from earlier starts is waited for no longer than this,"""
+SERVING_S = 30.0
+"""except for the plan that is to serve, if the model's own calls are slow and it is verified by
+them: without it the model itself would serve."""
 PATIENCE_S, LOOKS = 3.0, 4
 """So long the control plane is waited for: on a new machine it measures the roofline first. Then
 it takes so many ticks to know who else is there."""
@@ -54,6 +58,8 @@ class Loop:
         """CPU time of this side; `answer` tells the other's."""
         self.began_s = monotonic()
         """When calls could come."""
+        self._to_serve: Plan | None = None
+        """What an earlier start knows to be best, once that is asked for."""
         self.rehearsed: tuple[int, float] = (0, 0.0)
         """How many plans were timed before that, and how long it took."""
         self._stop = threading.Event()
@@ -207,9 +213,9 @@ class Loop:
             log.exception("what is known from earlier starts is of no use")
 
     def _recall(self) -> None:
-        end_s = monotonic() + RECALL_S
+        start_s = monotonic()
         proposed: Counter[str] = Counter()
-        while monotonic() < end_s:
+        while monotonic() < start_s + (SERVING_S if self._is_adopting else RECALL_S):
             self.glance()
             snapshot = self.seen = replace(self.observe(), may_build=True)  # nobody waits yet
             answers = self.answers
@@ -217,6 +223,12 @@ class Loop:
             if self.answers > answers and not self._recalled(proposal, snapshot, proposed):
                 break
             self._stop.wait(RECALL_TICK_S)
+
+    @property
+    def _is_adopting(self) -> bool:
+        """Whether what is to serve from the first call is under way."""
+        building = self.changeover.building
+        return building is not None and building == self._to_serve
 
     def _recalled(
         self, proposal: Proposal | None, snapshot: Snapshot, proposed: Counter[str]
@@ -228,6 +240,7 @@ class Loop:
         plan = proposal.plan.fingerprint
         proposed[plan] += 1
         if proposed[plan] == 1 and self._is_best_known(proposal, snapshot):
+            self._to_serve = proposal.plan
             self.changeover.adopt(proposal, snapshot)
         elif proposed[plan] == 1 and proposal.how is How.STAND_BY:
             self.changeover.beside_calls(proposal, snapshot)

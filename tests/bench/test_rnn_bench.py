@@ -9,7 +9,8 @@ import torch
 from gearshift.bench import rnn_models
 from gearshift.bench.models import package_folder
 from gearshift.bench.rnn import Pace, settings, switch_s
-from gearshift.bench.rnn_score import case_of, summary_of
+from gearshift.bench.rnn_score import summary_of
+from gearshift.bench.side_score import case_of
 from gearshift.capture.load import load
 
 SMALL = "gearshift.bench.rnn_models:lstm_l2_h8_t6_b3"

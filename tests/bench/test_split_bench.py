@@ -12,7 +12,7 @@ from gearshift.errors import GearshiftError
 
 WAYS = {"none 0": 0.02, "none both": 0.012, "rows": 0.01}
 PACE = split.Pace(
-    only=("matmul 512, 512 rows", "attention, batch 1"), models=("a", "b"), one_row=(), many_rows=()
+    only=("matmul 512, 512 rows", "attention, batch 1"), models=("a", "b"), beside_peers=("c", "d")
 )
 
 
@@ -42,6 +42,17 @@ def step_case(name: str, *_: Any) -> list[dict[str, Any]]:
     return [{"case": {"model": name, "trace": "step"}, "steps": {"by itself": found}}]
 
 
+def beside_peers(name: str, *_: Any) -> list[dict[str, Any]]:
+    if name == "d":
+        raise GearshiftError("cannot be exported")
+    ratios = dict.fromkeys(
+        ("vs_eager", "vs_best_peer", "vs_best_static", "p95_vs_best_static"), 1.25
+    )
+    about = {"model": name, "batch": 8, "trace": "neighbour"}
+    told = {"best_static": "openvino", "plan": "rows", "gearshift_s": 0.1, "peers_failed": {}}
+    return [{"case": about, **told, **ratios, "noise": 1.01}]
+
+
 homes: list[str] = []
 
 
@@ -52,6 +63,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(split, "regions", lambda batches: dict.fromkeys(PACE.only))
     monkeypatch.setattr(split, "_region_cases", region_cases)
     monkeypatch.setattr(split, "_step_case", step_case)
+    monkeypatch.setattr(split, "_beside_peers", beside_peers)
     return split.measure(seed=1, cores=(0, 1), pace=PACE, say=lambda text: None)
 
 
@@ -62,8 +74,10 @@ def test_regions_and_steps_begin_with_an_empty_home(measured: dict[str, Any]) ->
 
 
 def test_what_fails_is_told_and_the_rest_is_measured(measured: dict[str, Any]) -> None:
-    failed = [c["failed"] for kind in ("cases", "steps") for c in measured[kind] if "failed" in c]
-    assert failed == ["cannot be divided", "no second size"]
+    kinds = ("cases", "steps", "models")
+    failed = [c["failed"] for kind in kinds for c in measured[kind] if "failed" in c]
+    assert failed == ["cannot be divided", "no second size", "cannot be exported"]
+    assert (measured["noise"], measured["void"]) == (pytest.approx(1.01), False)
     summary = measured["summary"]
     assert summary["engines"]["1:1"]["by itself"] == pytest.approx(0.97)
     assert summary["steps"]["by itself"] == {
@@ -75,6 +89,8 @@ def test_what_fails_is_told_and_the_rest_is_measured(measured: dict[str, Any]) -
     told = out.export_text()
     assert "attention, batch 1: cannot be divided" in told
     assert "b: no second size" in told
+    assert "d: cannot be exported" in told
+    assert "neighbour, batch 8" in told
 
 
 def test_a_choice_of_the_agent_takes_microseconds(measured: dict[str, Any]) -> None:

@@ -70,11 +70,11 @@ def test_a_summary_of_all() -> None:
         {"steps": {"rows": one, "by itself": one}},
         {"steps": {"rows": one, "by itself": never}},
     ]
-    model = dict.fromkeys(("vs_best_static", "p95_vs_best_static", "vs_best_peer"), 1.2)
+    model = dict.fromkeys(("vs_eager", "p95_vs_best_static", "vs_best_peer"), 1.2)
     about = {"trace": "quiet", "batch": 8}
     models = [
-        {"case": {**about, "start": "warm"}, "of_oracle": 0.9, **model},
-        {"case": {**about, "start": "cold"}, "of_oracle": 0.1, **model},
+        {"case": about, "vs_best_static": 0.9, **model},
+        {"case": about, "failed": "why"},
     ]
     cases = [case("1:1", 0.8, depth=1.25), case("2:1", 0.9)]
     found = summary_of(cases, steps, models)
@@ -85,4 +85,4 @@ def test_a_summary_of_all() -> None:
     assert found["unseen"] == pytest.approx({"by itself": 0.9, "best fixed": 0.5, "share": 0.5})
     assert found["steps"]["rows"] == {"calls_to_follow_at_most": 30, "regret_at_most": 0.05}
     assert found["steps"]["by itself"] == {"calls_to_follow_at_most": None, "regret_at_most": 0.5}
-    assert found["models"]["quiet, batch 8"]["of_oracle"]["minimum"] == 0.9
+    assert found["models"]["quiet, batch 8"]["vs_best_static"]["minimum"] == 0.9

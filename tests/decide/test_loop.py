@@ -1,5 +1,6 @@
 """The loop in a world of numbers: trials, returns, what it tells and what it keeps."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from decide.world import (
     mind,
 )
 
+from gearshift import loop as loop_module
 from gearshift.decide import guard
 from gearshift.decide.control import InProcess
 from gearshift.decide.guard import Limits
@@ -27,7 +29,7 @@ from gearshift.decide.messages import Answer
 from gearshift.decide.policy import MAX_REFUSALS, How, Options, Outcome, Proposal
 from gearshift.decide.reward import Costs
 from gearshift.errors import UsageError
-from gearshift.hands import Refusal
+from gearshift.hands import Done, Refusal
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
 from gearshift.loop import SETTLED_STEPS, step_every
 from gearshift.observe.store import memory_store
@@ -140,6 +142,26 @@ def test_what_is_known_from_earlier_starts_serves_or_stands_by_before_the_first_
     assert again.plan == TWO
     assert ONE.fingerprint in again.ready
     assert not again.tried
+
+
+class Slow(World):
+    """What is adopted is ready a while later."""
+
+    def adopt(self, proposal: Proposal, done: Done) -> None:
+        super_adopt = super().adopt
+        threading.Timer(0.3, lambda: super_adopt(proposal, done)).start()
+
+
+def test_a_plan_that_is_to_serve_is_waited_for_longer_than_those_that_stand_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A slow model is slow to verify its plans, too, and slower than any of them."""
+    monkeypatch.setattr(loop_module, "RECALL_S", 0.1)
+    again = Slow()
+    again.ready = [EAGER.fingerprint]
+    loop(again, InProcess(mind(learned(0, 1, seconds=30)))).recall()
+    assert again.plan == TWO
+    assert ONE.fingerprint not in again.ready, "the time for others was over"
 
 
 def test_before_the_first_call_what_is_known_to_be_better_by_a_little_serves_too() -> None:

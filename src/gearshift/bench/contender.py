@@ -187,7 +187,9 @@ def onnxruntime(model: Any, args: Any, order: Any) -> Opened:
 def openvino(model: Any, args: Any, order: Any) -> Opened:
     import openvino as ov
 
-    settings = {"INFERENCE_NUM_THREADS": order["threads"]} if order["threads"] else {}
+    settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}  # else bf16 where the CPU has it
+    if order["threads"]:
+        settings["INFERENCE_NUM_THREADS"] = order["threads"]
     core = ov.Core()
     built = core.compile_model(core.read_model(_file(order)), "CPU", settings)
 

@@ -12,11 +12,11 @@ from time import perf_counter
 from typing import Any
 
 from gearshift.bench.arena import Setting
-from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.bench.rnn_models import PADDED, RAGGED, SKEWED, STREAMING, UNIFORM
-from gearshift.bench.rnn_score import OURS, case_of, summary_of
+from gearshift.bench.rnn_score import summary_of
 from gearshift.bench.score import TWICE
-from gearshift.bench.stage import LifePace, Say, Stage, Turns, in_turns, lived, stage_of
+from gearshift.bench.side_by_side import SidePace, side_by_side
+from gearshift.bench.stage import LifePace, Say, Stage, Turns, stage_of
 from gearshift.capture.load import load
 from gearshift.decide.keep import Keep
 from gearshift.errors import GearshiftError
@@ -27,7 +27,6 @@ from gearshift.plan.unroll import SetUnroll, Steps, alike
 from gearshift.runtime import adapt
 
 MODELS = "gearshift.bench.rnn_models"
-QUIET, NEIGHBOUR = "quiet", "neighbour"
 SWITCHED, SWITCHES = "lstm_l2_h64_t64_b1_uniform", 200
 LIFE, BESIDE = LifePace(seconds=25.0, longer=1), LifePace(seconds=12.0, longer=0)
 TURNS = Turns(slice_s=0.5, rounds=4, min_calls=20)
@@ -44,10 +43,9 @@ def _named(lengths: str, *cases: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(SidePace):
     life: LifePace = LIFE
     beside: LifePace = BESIDE
-    """Beside a neighbour, before it counts."""
     turns: Turns = TURNS
     cases: tuple[str, ...] = (
         *_named(UNIFORM, *CASES),
@@ -123,29 +121,14 @@ def settings(name: str) -> dict[str, Setting]:
         found["padded"] = Setting(kind="eager", instead=padded)
     found |= {kind: Setting(kind=kind, instead=padded) for kind in ("onnxruntime", "openvino")}
     found |= {f"{peer} x1": replace(setting, threads=1) for peer, setting in found.items()}
-    return {**found, TWICE: found["onnxruntime"], OURS: Setting(kind=OURS, warm_up=0)}
+    return {**found, TWICE: found["onnxruntime"]}
 
 
 def _cases(stage: Stage, name: str, core: int, pace: Pace) -> list[dict[str, Any]]:
     wanted = settings(name)
     stage.export(instead=wanted["onnxruntime"].instead)
-    contenders = stage.open(wanted, may_fail=wanted.keys() - {"eager", OURS})
-    found = []
-    for trace, neighbours in ((QUIET, ()), (NEIGHBOUR, _neighbours(core))):
-        with busy(neighbours):
-            stage.say(f"{name}: gearshift lives, {trace}")
-            lived(contenders[OURS], pace.beside if neighbours else pace.life)
-            answers = in_turns(stage, contenders, pace.turns)
-        about = {"model": name, "batch": stage.batch, "trace": trace, **_sizes(name)}
-        last = answers[OURS][-1]
-        told = {"plan": last["plans"][-1], "decisions": last["decisions"]}
-        told["peers_failed"] = stage.failed
-        found.append({"case": about, **case_of(answers), **told})
-    return found
-
-
-def _neighbours(core: int) -> tuple[Neighbour, ...]:
-    return (Neighbour(kind="arithmetic", core=core),)
+    about = {"model": name, **_sizes(name)}
+    return side_by_side(stage, wanted, about, core=core, pace=pace)
 
 
 def _sizes(name: str) -> dict[str, Any]:

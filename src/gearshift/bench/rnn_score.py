@@ -1,71 +1,25 @@
-"""What `gearshift bench rnn` makes of the calls it saw; ratios above 1: Gearshift is better.
+"""What `gearshift bench rnn` makes of its cases; ratios above 1: Gearshift is better.
 
-Must not know how anything was measured. The best of several is chosen on odd slices and told on
-even ones, and the other way round.
+Must not know how anything was measured.
 """
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gearshift.bench.regions_score import OURS, VOID_BEYOND, Answers, p95_s, slices_of
-from gearshift.bench.score import TWICE, Slices, mean_and_least, told_both_ways
+from gearshift.bench.score import mean_and_least
+from gearshift.bench.side_score import noise_over, sound
 
-__all__ = ["OURS", "case_of", "summary_of"]
-TORCH = ("eager", "padded", "eager x1", "padded x1")
-"""On all threads and on one."""
-PEERS = (*TORCH, "onnxruntime", "openvino")
-"""The others as they come."""
 RATIOS = ("vs_eager", "vs_best_peer", "vs_best_static", "vs_torch")
 LONG, DEEP = 100, 2
 
 
-def case_of(answers: Mapping[str, Answers]) -> dict[str, Any]:
-    slices = {name: slices_of(found) for name, found in answers.items()}
-    mine = slices.pop(OURS)
-    ours, our_p95_s = statistics.fmean(mine.calls()), p95_s(mine.calls())
-    again = slices.pop(TWICE, None)
-    means = {name: statistics.fmean(found.calls()) for name, found in slices.items()}
-    best_static = min(means, key=lambda name: means[name])
-    return {
-        "gearshift_s": ours,
-        "peers_s": {name: seconds for name, seconds in means.items() if name in PEERS},
-        "static_s": means,
-        "best_static": best_static,
-        "p95_vs_eager": p95_s(slices["eager"].calls()) / our_p95_s,
-        "p95_vs_best_static": p95_s(slices[best_static].calls()) / our_p95_s,
-        "cpu_s_per_call": mine.cpu_s / len(mine.calls()),
-        "vs_eager": means["eager"] / ours,
-        "vs_best_peer": _best_s(slices, PEERS) / ours,
-        "vs_best_static": _best_s(slices, tuple(slices)) / ours,
-        "vs_torch": _best_s(slices, TORCH) / ours,
-        "noise": _noise(means, again),
-        "max_error": max(answer["max_error"] for answer in answers[OURS]),
-    }
-
-
-def _noise(means: Mapping[str, float], again: Slices | None) -> float | None:
-    """None if there was no such peer."""
-    if again is None or "onnxruntime" not in means:
-        return None
-    return means["onnxruntime"] / statistics.fmean(again.calls())
-
-
-def _best_s(slices: Mapping[str, Slices], names: Sequence[str]) -> float:
-    some = {name: slices[name] for name in names if name in slices}
-    return told_both_ways(some, lambda name, parity: statistics.fmean(some[name].calls(parity)))
-
-
 def summary_of(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Geometric mean and least of each ratio, for the groups that are looked at."""
-    sound = [case for case in cases if "failed" not in case]
-    doubles = [case["noise"] for case in sound if case["noise"] is not None]
-    noise = statistics.geometric_mean(doubles) if doubles else None
-    groups = {name: [case for case in sound if chosen(case)] for name, chosen in GROUPS.items()}
+    measured = sound(cases)
+    groups = {name: [case for case in measured if chosen(case)] for name, chosen in GROUPS.items()}
     return {
-        "noise": noise,
-        "void": noise is None or abs(noise - 1) > VOID_BEYOND,
-        "failed": len(cases) - len(sound),
+        **noise_over(cases),
+        "failed": len(cases) - len(measured),
         "summary": {name: _told(some) for name, some in groups.items() if some},
     }
 

@@ -9,6 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from gearshift.bench.side_score import sound
+
+SIDES = ("vs_eager", "vs_best_peer", "vs_best_static")
+
 
 def show_overhead(data: Mapping[str, Any], out: Console) -> None:
     calls = _table("a call through the null backend", 1, "model", "regions", "weights", "us")
@@ -80,7 +84,7 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
     for case in (*data["cases"], *data["steps"]):
         if "failed" in case:
             out.print(f"{next(iter(case['case'].values()))}: {case['failed']}", markup=False)
-    cases, steps = ([c for c in data[kind] if "failed" not in c] for kind in ("cases", "steps"))
+    cases, steps = (sound(data[kind]) for kind in ("cases", "steps"))
     players = list(cases[0]["players"]) if cases else []
     title = "ms a call, and shares of the oracle: the best of all ways to divide"
     ours = ("by itself", *players)
@@ -107,6 +111,8 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
         if found is not None:
             shares.add_row(engines, *(f"{found[name]:.2f}" for name in ("best fixed", *ours)))
     out.print(shares)
+    if data["models"]:
+        _show_sides(data["models"], (*SIDES, "p95_vs_best_static", "noise"), out)
     if summary["models"]:
         _summary(summary["models"], out)
     out.print(f"a choice of the learned player: {data['decision_s'] * 1e6:.0f} us")
@@ -126,10 +132,16 @@ def show_regions(data: Mapping[str, Any], out: Console) -> None:
 
 
 def show_rnn(data: Mapping[str, Any], out: Console) -> None:
-    ratios = ("vs_eager", "vs_best_peer", "vs_best_static", "vs_torch", "noise")
+    _show_sides(data["cases"], (*SIDES, "vs_torch", "noise"), out)
+    out.print(f"a switch of settings takes {data['switch_s'] * 1e6:.0f} us", markup=False)
+    if data["summary"]:
+        _summary(data["summary"], out)
+
+
+def _show_sides(cases: Sequence[Mapping[str, Any]], ratios: Sequence[str], out: Console) -> None:
     words = [name.replace("_", " ") for name in ratios]
     table = _table("ms a call", 4, "model", "trace", "best static", "plan", "gearshift", *words)
-    for case in data["cases"]:
+    for case in cases:
         if "failed" in case:
             out.print(f"{_model(case)}: {case['failed']}", markup=False)
             continue
@@ -138,9 +150,6 @@ def show_rnn(data: Mapping[str, Any], out: Console) -> None:
         for name, why in case["peers_failed"].items():
             out.print(f"{_model(case)}: without {name}: {why}", markup=False)
     out.print(table)
-    out.print(f"a switch of settings takes {data['switch_s'] * 1e6:.0f} us", markup=False)
-    if data["summary"]:
-        _summary(data["summary"], out)
 
 
 def _model(case: Mapping[str, Any]) -> str:

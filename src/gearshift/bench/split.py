@@ -3,7 +3,7 @@
 Every legal way to divide is measured in turns beside the same neighbours: the best of them is the
 oracle. What policies choose from what they see is told as a share of that; how the runtime does by
 itself, too. Then a neighbour comes and goes in the middle, and calls are counted until the shares
-have followed. Whole models are set beside their peers as in `gearshift bench runtime`.
+have followed. Whole models are set beside their peers, quiet and beside a neighbour.
 """
 
 import os
@@ -20,13 +20,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from gearshift.bench import runtime as peers
 from gearshift.bench.divided import Divided, block, divided, in_blocks, timed
 from gearshift.bench.looks import EngineLooks, choice_of
-from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.bench.neighbours import busy
 from gearshift.bench.parts import Built, drawn, regions
+from gearshift.bench.runtime import settings
 from gearshift.bench.score import Slices
-from gearshift.bench.split_score import ITSELF, UNDIVIDED, best_s, case_of, settled, summary_of
+from gearshift.bench.side_by_side import SidePace, neighbours_on, side_by_side
+from gearshift.bench.side_score import noise_over
+from gearshift.bench.split_score import (
+    ITSELF,
+    UNDIVIDED,
+    best_s,
+    case_of,
+    settled,
+    summary_of,
+)
+from gearshift.bench.stage import LifePace, Turns, stage_of
 from gearshift.capture.load import load
 from gearshift.decide.keep import Keep
 from gearshift.decide.learn.dqn import Dqn
@@ -56,8 +66,11 @@ FINALISTS, MORE = 5, 3
 few times, the best would be one that was lucky."""
 STEP = (0, 1, 0)
 """Neighbours, one phase after the other."""
-ONE_ROW = peers.Pace(phase_s=4.0, traces=("quiet", "neighbour"))
-MANY_ROWS = peers.Pace(phase_s=4.0)
+SIDE = SidePace(
+    life=LifePace(seconds=15.0, longer=2),
+    beside=LifePace(seconds=25.0, longer=3),
+    turns=Turns(rounds=6, min_calls=20, most=8),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +86,8 @@ class Pace:
     """In each of the three phases of a step."""
     models: tuple[str, ...] = ("resnet18@8", "mobilenet_v2@8", "minilm@8")
     """Through a step."""
-    one_row: tuple[str, ...] = ("resnet18", "mobilenet_v2")
-    many_rows: tuple[str, ...] = models
-    """Beside their peers."""
+    beside_peers: tuple[str, ...] = (*models, "resnet18", "mobilenet_v2")
+    side: SidePace = SIDE
 
 
 QUICK = Pace(
@@ -84,8 +96,7 @@ QUICK = Pace(
     serve_s=3.0,
     step_calls=40,
     models=("mobilenet_v2@8",),
-    one_row=(),
-    many_rows=(),
+    beside_peers=(),
 )
 """One region by rows that the agent was trained on, and one by height that it was not."""
 
@@ -112,12 +123,16 @@ def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[st
             )
         ]
     decision_s = _decision_s(_players(seed)[-1], _some_view())
-    beside = _beside_peers(seed, cores, pace, say)
-    models = [case for found in beside for case in found["cases"]]
+    models = [
+        case
+        for name in pace.beside_peers
+        for case in _sound(
+            {"model": name}, partial(_beside_peers, name, _slower(draw, cores), cores, pace, say)
+        )
+    ]
     return {
         "seed": seed,
-        "noise": statistics.geometric_mean(f["noise"] for f in beside) if beside else None,
-        "void": any(found["void"] for found in beside),
+        **(noise_over(models) if models else {"noise": None, "void": False}),
         "cases": cases,
         "steps": steps,
         "models": models,
@@ -150,15 +165,13 @@ def _choices(seed: int, roofline: Roofline, region: Divided) -> dict[str, str]:
     return {player.name: choice_of(player, EngineLooks(region, roofline)) for player in players}
 
 
-def _beside_peers(seed: int, cores: Sequence[int], pace: Pace, say: Say) -> list[dict[str, Any]]:
-    """As `gearshift bench runtime` measures them; those of many rows while neighbours come and go,
-    too."""
-    groups = ((pace.one_row, ONE_ROW), (pace.many_rows, MANY_ROWS))
-    return [
-        peers.measure(models, seed=seed, cores=cores, pace=theirs, say=say)
-        for models, theirs in groups
-        if models
-    ]
+def _beside_peers(
+    name: str, core: int, cores: Sequence[int], pace: Pace, say: Say
+) -> list[dict[str, Any]]:
+    with stage_of(name, say) as stage:
+        stage.export()
+        about = {"model": name, "neighbour": core}
+        return side_by_side(stage, settings(len(cores)), about, core=core, pace=pace.side)
 
 
 @contextmanager
@@ -180,10 +193,6 @@ def _slower(draw: Random, cores: Sequence[int]) -> int:
     return draw.choice(cores[:NUM_ENGINES])
 
 
-def _neighbours(count: int, core: int) -> tuple[Neighbour, ...]:
-    return (Neighbour(kind="arithmetic", core=core),) * count
-
-
 def _region_cases(
     name: str, part: Callable[[], Built], choices: Choices, core: int, pace: Pace, say: Say
 ) -> list[dict[str, Any]]:
@@ -199,7 +208,7 @@ def _region_cases(
             raise GearshiftError(f"{name}: cannot be run undivided by {BACKEND}")
         for engines, count in ENGINES.items():
             say(f"{name}: engines {engines}")
-            with busy(_neighbours(count, core)):
+            with busy(neighbours_on(core, count)):
                 _serve(serving, args, pace.serve_s)
                 ways: dict[str, Callable[[], Any]] = {
                     **{action: partial(region.call, action) for action in region.ready},
@@ -256,7 +265,7 @@ def _step_case(name: str, core: int, pace: Pace, say: Say) -> list[dict[str, Any
         oracles_s = []
         for count in (0, 1):
             say(f"{name}: every way, {count} neighbours")
-            with busy(_neighbours(count, core)):
+            with busy(neighbours_on(core, count)):
                 _serve(serving, args, pace.serve_s)
                 oracles_s.append(best_s(_in_turns(ways, pace.rounds)))
         ideal_s = [oracles_s[count] for count in STEP]
@@ -273,7 +282,7 @@ def _stepped(
     call()
     phases = []
     for count in STEP:
-        with busy(_neighbours(count, core)):
+        with busy(neighbours_on(core, count)):
             phases.append(timed(call, pace.step_calls))
     took_s = sum(sum(phase) for phase in phases)
     best = sum(ideal * len(phase) for ideal, phase in zip(ideal_s, phases, strict=True))

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gearshift.bench.score import Slices, mean_and_least, told_both_ways
+from gearshift.bench.side_score import sound
 from gearshift.decide.split.actions import FOLLOW, NAMES
 
 WINDOW, NEAR = 20, 1.1
-RATIOS = ("vs_best_static", "p95_vs_best_static", "vs_best_peer", "of_oracle")
+RATIOS = ("vs_eager", "vs_best_peer", "vs_best_static", "p95_vs_best_static")
 ITSELF = "by itself"
 """The runtime, with nobody telling it what to do."""
 UNDIVIDED = NAMES[0]
@@ -59,14 +60,14 @@ def summary_of(
     steps: Sequence[Mapping[str, Any]],
     models: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    cases, steps = ([c for c in some if "failed" not in c] for some in (cases, steps))
+    cases, steps, models = map(sound, (cases, steps, models))
     return {
         **_regions(cases),
         "steps": {
             way: _worst([s["steps"][way] for s in steps])
             for way in (steps[0]["steps"] if steps else ())
         },
-        "models": _beside_peers([c for c in models if c["case"]["start"] == "warm"]),
+        "models": _beside_peers(models),
     }
 
 
