@@ -29,7 +29,7 @@ from gearshift.runtime import adapt
 MODELS = "gearshift.bench.rnn_models"
 SWITCHED, SWITCHES = "lstm_l2_h64_t64_b1_uniform", 200
 LIFE, BESIDE = LifePace(seconds=25.0, longer=1), LifePace(seconds=12.0, longer=0)
-TURNS = Turns(slice_s=0.5, rounds=4, min_calls=20)
+TURNS = Turns(slice_s=0.5, rounds=6, min_calls=20, far=3.0)
 CASES = (
     *("lstm_l1_h64_t16_b1", "lstm_l1_h256_t100_b8", "lstm_l1_h1024_t16_b1"),
     *("lstm_l2_h256_t100_b1", "lstm_l2_h256_t100_b8", "lstm_l2_h512_t200_b32"),
