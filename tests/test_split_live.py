@@ -13,6 +13,7 @@ import gearshift
 from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.ir.topology import CALLER
 from gearshift.plan import Region, Rewrite, Split
+from gearshift.plan.legal import candidates
 from gearshift.plan.plan import whole
 from gearshift.tell import story_of
 from gearshift.view.report import page
@@ -62,6 +63,36 @@ def test_the_share_of_a_slow_engine_moves_and_comes_back() -> None:
         call_until(runtime, x, lambda: second() > max(less, 0.9 * before), "and has it back")
         with torch.no_grad():
             torch.testing.assert_close(runtime(x), model(x), atol=1e-4, rtol=1e-4)
+
+
+class Centred(nn.Module):
+    """In the middle every row is compared with the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.before, self.after = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.before(x))
+        return torch.relu(self.after(y - y.mean(0)))
+
+
+@pytest.mark.capability("split.region")
+def test_what_cannot_be_divided_whole_is_divided_as_far_as_that_is_legal() -> None:
+    model, x = Centred().eval(), torch.randn(16, 64)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        plans = candidates(runtime.space).values()
+        divided = [plan for plan in plans if any(region.split for region in plan.regions)]
+        assert {plan.regions[0].rewrite.backend for plan in divided} == {"onnxruntime", "openvino"}
+        for plan in divided:
+            parts = [region.split is not None for region in plan.regions]
+            assert parts == [True, False, True], "before the mean, the mean, after it"
+            runtime.swap(plan)
+            torch.testing.assert_close(runtime(x), model(x), atol=1e-5, rtol=1e-5)
+        (timing,) = [timing for _, timing in runtime._serving.timings()][-1:]
+        at_work = [[name for name, *_ in spans] for spans in timing.spans.values()]
+        assert sorted(map(len, at_work)) == [1, 2, 2]
 
 
 @pytest.mark.capability("split.none")

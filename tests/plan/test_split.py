@@ -9,16 +9,17 @@ from gearshift.plan import Region, Split, dumps, loads
 from gearshift.plan.legal import candidates, legal_moves, why_illegal
 from gearshift.plan.place import Place
 from gearshift.plan.plan import whole
-from gearshift.plan.split import SetSplit, apportioned
+from gearshift.plan.split import SetSplit, apportioned, as_far_as_legal
 from gearshift.plan.text import plain, to_data
-from tests.graphs import ORT_1, chain, plan, space
+from tests.graphs import ORT_1, ORT_2, chain, plan, space
 
 TEAM = "cpu:0+cpu:1"
 EVERYTHING = "a b c d"
 
 
 def dividable(**changes):  # type: ignore[no-untyped-def]
-    return space(chain(), why_undivided=lambda region: None, usable_cores=2, **changes)
+    given = {"why_undivided": lambda region: None, "usable_cores": 2, **changes}
+    return space(chain(), **given)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,45 @@ def test_the_whole_model_over_all_cores_is_a_candidate() -> None:
     divided = [p for p in candidates(dividable()).values() if p.regions[0].split is not None]
     assert [p.summary for p in divided] == [f"onnxruntime x1 rows on {TEAM}"]
     assert divided[0].regions[0].threads == 2
+
+
+def refusing(*bad: str):  # type: ignore[no-untyped-def]
+    """A space in which no region with one of these ops can be divided."""
+    return dividable(why_undivided=lambda region: "no" if {*bad} & {*region.ops} else None)
+
+
+@pytest.mark.parametrize(
+    ("bad", "regions"),
+    [
+        (("c",), [(("a", "b"), True), (("c",), False), (("d",), True)]),
+        (("a", "b"), [(("a", "b"), False), (("c", "d"), True)]),
+        ((), [(("a", "b", "c", "d"), True)]),
+    ],
+)
+def test_a_model_is_divided_as_far_as_that_is_legal(
+    bad: tuple[str, ...], regions: list[tuple[tuple[str, ...], bool]]
+) -> None:
+    found = as_far_as_legal(refusing(*bad), engine=TEAM, rewrite=ORT_1, rest=ORT_2)
+    assert found is not None
+    assert [(r.ops, r.split is not None) for r in found.regions] == regions
+    assert all(r.rewrite == (ORT_2 if r.split is None else ORT_1) for r in found.regions)
+    assert why_illegal(found, refusing(*bad)) is None
+
+
+def test_neighbours_that_cannot_be_divided_together_stay_apart() -> None:
+    def why(region: Region) -> str | None:
+        return "no" if len(region.ops) > 2 else None
+
+    found = as_far_as_legal(
+        space(chain(), why_undivided=why, usable_cores=2), engine=TEAM, rewrite=ORT_1, rest=ORT_2
+    )
+    assert found is not None
+    assert [region.ops for region in found.regions] == [("a", "b"), ("c", "d")]
+
+
+def test_where_nothing_can_be_divided_there_is_no_such_plan() -> None:
+    nothing = refusing("a", "b", "c", "d")
+    assert as_far_as_legal(nothing, engine=TEAM, rewrite=ORT_1, rest=ORT_2) is None
 
 
 @pytest.mark.parametrize("split", [Split(), Split(shares=(5, 3)), Split(how="interleaved")])

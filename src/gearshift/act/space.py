@@ -46,7 +46,14 @@ def space_of(program: Program, pool: EnginePool, quota: float | None = None) -> 
         why_untiled=partial(_why_untiled, program),
         stacks=stacks,
         kernels={name: _kernels(program, name, stack) for name, stack in stacks.items()},
+        num_rows=max(map(_num_rows, program.fragments), default=0),
     )
+
+
+def _num_rows(fragment: Fragment) -> int:
+    """The first size of its first tensor that has one."""
+    sizes = [t.shape[0] for t in fragment.example if isinstance(t, torch.Tensor) and t.dim()]
+    return sizes[0] if sizes else 0
 
 
 def _kernels(program: Program, op: str, stack: Stack) -> frozenset[str]:

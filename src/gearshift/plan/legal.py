@@ -4,7 +4,7 @@ Must not know what is wise; only what is allowed. What is not proven legal is re
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gearshift.errors import PlanError
 from gearshift.ir.graph import Graph
@@ -49,6 +49,8 @@ class Space:
     """The recurrent ops that can be unrolled."""
     kernels: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """For each of them, what can compute it."""
+    num_rows: int = 0
+    """Of the example, as far as is known."""
 
 
 def why_illegal(plan: Plan, space: Space) -> str | None:
@@ -76,9 +78,9 @@ def candidates(
 ) -> dict[str, Plan]:
     """For each setting the plan that gives it all it can run, by fingerprint; eager is one. What
     takes long to build is left out where others can run everything. And the whole model divided
-    over all cores, an engine each; if there are several splits to choose from, over the first two
-    cores by each of them, and on each of the two alone. `granularity` is how many levels down the
-    hierarchy the regions of the others are."""
+    over all cores, an engine each, or as much of it as can be; if there are several splits to
+    choose from, over the first two cores by each of them, and on each of the two alone.
+    `granularity` is how many levels down the hierarchy the regions of the others are."""
     runnable = {name: ops for name, ops in space.runnable.items() if ops}
     everything = len(space.graph.ops)
     quick = any(len(ops) == everything for n, ops in runnable.items() if n not in SLOW_OR_PLAIN)
@@ -139,5 +141,20 @@ def _divided(
         for how in splits
     ]
     if several:
-        divided += [whole(graph, engine=core, rewrite=r) for r in everything for core in engines]
-    return divided
+        return divided + [whole(graph, engine=c, rewrite=r) for r in everything for c in engines]
+    if space.num_rows < len(cores) or any(why_illegal(plan, space) is None for plan in divided):
+        return divided
+    return _divided_in_part(space, everything, team(engines))
+
+
+def _divided_in_part(space: Space, alone: Sequence[Rewrite], engine: str) -> list[Plan]:
+    """As far as that is legal; worth a try if most of the arithmetic can be."""
+    heavy = {op.name for op in space.graph.ops if op.kind in HEAVY}
+    plans = []
+    for single in alone:
+        rest = replace(single, threads=space.usable_cores)
+        plan = split.as_far_as_legal(space, engine=engine, rewrite=single, rest=rest)
+        if plan is not None:
+            divided = {op for region in plan.regions if region.split for op in region.ops}
+            plans += [plan] if 2 * len(heavy & divided) > len(heavy) else []
+    return plans

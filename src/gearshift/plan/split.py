@@ -3,20 +3,25 @@
 Must not know how a part is computed; whether a region can be divided so comes in the Space.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gearshift.ir.graph import Graph
+from gearshift.ir.hierarchy import Branch, hierarchy
 from gearshift.ir.topology import is_one_core, members, team
 
 if TYPE_CHECKING:
     from gearshift.plan.legal import Space
     from gearshift.plan.plan import Plan, Region
+    from gearshift.plan.rewrite import Rewrite
 
 ROWS, INTERLEAVED = "rows", "interleaved"
 COLUMNS, DEPTH, SPATIAL = "columns", "depth", "spatial"
 HOWS = (ROWS, INTERLEAVED, COLUMNS, DEPTH, SPATIAL)
+MOST_REGIONS, LEVELS = 8, 4
+"""Where not all of a model can be divided: in so many regions at most, since engines hand over
+between them; and so deep its modules are looked into for them."""
 MOST = 1000
 """No engine has more shares."""
 BLOCK = 32
@@ -102,6 +107,61 @@ def _shares(num_engines: int) -> list[tuple[int, ...]]:
         for slow in range(num_engines)
     ]
     return [(1,) * num_engines, *unequal]
+
+
+def as_far_as_legal(
+    space: "Space", *, engine: str, rewrite: "Rewrite", rest: "Rewrite"
+) -> "Plan | None":
+    """Rows divided over the team in as few regions as can be, so that results are put together only
+    where they must be; what cannot be divided goes to the calling thread. None if that is more than
+    a few regions, or all of it."""
+    from gearshift.plan.plan import Region, ordered
+
+    def divided(ops: tuple[str, ...]) -> Region:
+        return Region(ops=ops, engine=engine, rewrite=rewrite, split=Split())
+
+    def is_legal(ops: tuple[str, ...]) -> bool:
+        return space.why_undivided(divided(ops)) is None
+
+    parts = [part for root in hierarchy(space.graph) for part in _parts(root, is_legal, LEVELS)]
+    joined = _joined(space.graph, parts, is_legal)
+    if len(joined) > MOST_REGIONS or not any(can for _, can in joined):
+        return None
+    regions = [divided(ops) if can else Region(ops=ops, rewrite=rest) for ops, can in joined]
+    return ordered(space.graph, tuple(regions))
+
+
+Stretch = tuple[tuple[str, ...], bool]
+"""Ops one after the other, and whether they can be divided."""
+
+
+def _parts(
+    branch: Branch, is_legal: Callable[[tuple[str, ...]], bool], levels: int
+) -> Iterator[Stretch]:
+    """The largest branches that can be divided, and what is left."""
+    if is_legal(branch.ops):
+        yield branch.ops, True
+    elif not branch.children or levels == 0:
+        yield branch.ops, False
+    else:
+        for child in branch.children:
+            yield from _parts(child, is_legal, levels - 1)
+
+
+def _joined(
+    graph: Graph, parts: Sequence[Stretch], is_legal: Callable[[tuple[str, ...]], bool]
+) -> list[Stretch]:
+    """Neighbours that can be divided together, or cannot be divided, become one."""
+    found: list[Stretch] = []
+    for ops, can in parts:
+        before, could = found[-1] if found else ((), None)
+        together = (*before, *ops)
+        alike = could is can and len({graph.by_name[op].fragment for op in together}) == 1
+        if alike and (not can or is_legal(together)):
+            found[-1] = (together, can)
+        else:
+            found.append((ops, can))
+    return found
 
 
 def why_illegal(plan: "Plan", space: "Space") -> str | None:
