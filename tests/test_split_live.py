@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import gearshift
+from gearshift.act.backends import BACKENDS
 from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.ir.topology import CALLER
 from gearshift.plan import Region, Rewrite, Split
@@ -61,6 +62,25 @@ def test_the_share_of_a_slow_engine_moves_and_comes_back() -> None:
             call_until(runtime, x, lambda: second() < 0.85 * before, "it has less")
             less = second()
         call_until(runtime, x, lambda: second() > max(less, 0.9 * before), "and has it back")
+        with torch.no_grad():
+            torch.testing.assert_close(runtime(x), model(x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.capability("split.region")
+def test_adapt_divides_by_itself_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among plans of one thread each, two engines are about twice as fast."""
+    for backend in BACKENDS.values():
+        single = [rewrite for rewrite in backend.rewrites(2) if rewrite.threads == 1]
+        monkeypatch.setattr(backend, "rewrites", lambda cores, single=single: single)
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(8))).eval()
+    x = torch.randn(64, 1024)
+    with gearshift.adapt(model, x) as runtime:
+
+        def is_divided() -> bool:
+            return runtime.plan.regions[0].split is not None
+
+        call_until(runtime, x, is_divided, "it divides the model")
         with torch.no_grad():
             torch.testing.assert_close(runtime(x), model(x), atol=1e-4, rtol=1e-4)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gearshift.errors import PlanError
+from gearshift.ir.topology import members
 from gearshift.plan import Region, Split, dumps, loads
 from gearshift.plan.legal import candidates, legal_moves, why_illegal
 from gearshift.plan.place import Place
@@ -72,6 +73,14 @@ def test_the_whole_model_over_all_cores_is_a_candidate() -> None:
     divided = [p for p in candidates(dividable()).values() if p.regions[0].split is not None]
     assert [p.summary for p in divided] == [f"onnxruntime x1 rows on {TEAM}"]
     assert divided[0].regions[0].threads == 2
+
+
+def test_a_team_has_no_more_engines_than_there_are_rows() -> None:
+    engines = ("caller", *(f"cpu:{core}" for core in range(4)))
+    for num_rows, size in ((0, 2), (3, 3), (8, 4)):
+        here = dividable(engines=engines, num_rows=num_rows)
+        divided = [p for p in candidates(here).values() if p.regions[0].split is not None]
+        assert [len(members(p.regions[0].engine)) for p in divided] == [size]
 
 
 def refusing(*bad: str):  # type: ignore[no-untyped-def]

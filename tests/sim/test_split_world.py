@@ -269,6 +269,19 @@ def test_a_profile_that_takes_no_time_is_refused(tmp_path: Path, alone_s: float)
         read_profiles(path)
 
 
+@pytest.mark.parametrize(
+    ("odd", "words"), [({"joined_s": math.nan}, "no number"), ({"parts_s": (0.0, 0.0)}, "rows is")]
+)
+def test_a_split_that_takes_no_time_is_refused(
+    tmp_path: Path, odd: dict[str, Any], words: str
+) -> None:
+    path, sound = tmp_path / "odd.json", profile("first")
+    splits = {**sound.splits, "rows": replace(sound.splits["rows"], **odd)}
+    write_profiles(path, [replace(sound, splits=splits)], {})
+    with pytest.raises(UsageError, match=words):
+        read_profiles(path)
+
+
 def four() -> list[Profile]:
     return [profile(str(seconds), alone_s=seconds) for seconds in (0.02, 0.05, 0.1, 0.2)]
 

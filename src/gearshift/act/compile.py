@@ -280,8 +280,8 @@ def is_shared(backend: Any, region: Region) -> bool:
 
 def any_shape_regions(regions: tuple[Region, ...]) -> tuple[Region, ...]:
     """The same regions where a backend that must know the shapes is replaced by eager, what is
-    divided runs on one of the engines, options that must know the shapes are left out, and
-    sequences, however long, are not taken all at once."""
+    divided runs undivided on the calling thread and as many more as the team has, options that must
+    know the shapes are left out, and sequences, however long, are not taken all at once."""
     return tuple(_in_chunks(r) if r.unroll is not None else _any_shape_region(r) for r in regions)
 
 
@@ -293,7 +293,10 @@ def _in_chunks(region: Region) -> Region:
 
 def _any_shape_region(region: Region) -> Region:
     rewrite = _at_any_shape(region.rewrite)
-    return replace(region, engine=members(region.engine)[0], split=None, rewrite=rewrite)
+    if region.split is None:
+        return replace(region, rewrite=rewrite)
+    together = replace(rewrite, threads=region.threads)
+    return replace(region, engine=CALLER, split=None, rewrite=together)
 
 
 def _at_any_shape(rewrite: Rewrite) -> Rewrite:

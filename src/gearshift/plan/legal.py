@@ -78,9 +78,10 @@ def candidates(
 ) -> dict[str, Plan]:
     """For each setting the plan that gives it all it can run, by fingerprint; eager is one. What
     takes long to build is left out where others can run everything. And the whole model divided
-    over all cores, an engine each, or as much of it as can be; if there are several splits to
-    choose from, over the first two cores by each of them, and on each of the two alone.
-    `granularity` is how many levels down the hierarchy the regions of the others are."""
+    over an engine for each core, or for each row if those are fewer, or as much of it as can be; if
+    there are several splits to choose from, over the first two cores by each of them, and on each
+    of the two alone. `granularity` is how many levels down the hierarchy the regions of the others
+    are."""
     runnable = {name: ops for name, ops in space.runnable.items() if ops}
     everything = len(space.graph.ops)
     quick = any(len(ops) == everything for n, ops in runnable.items() if n not in SLOW_OR_PLAIN)
@@ -134,7 +135,7 @@ def _divided(
     alone = [r for r in space.rewrites if r.threads == 1 and r.backend in runnable]
     everything = [r for r in alone if len(runnable[r.backend]) == len(space.graph.ops)]
     graph, several = space.graph, len(splits) > 1
-    engines = cores[:2] if several else cores
+    engines = cores[: 2 if several else max(2, space.num_rows)]
     divided = [
         whole(graph, engine=team(engines), rewrite=r, split=how)
         for r in everything
@@ -142,7 +143,7 @@ def _divided(
     ]
     if several:
         return divided + [whole(graph, engine=c, rewrite=r) for r in everything for c in engines]
-    if space.num_rows < len(cores) or any(why_illegal(plan, space) is None for plan in divided):
+    if space.num_rows < 2 or any(why_illegal(plan, space) is None for plan in divided):
         return divided
     return _divided_in_part(space, everything, team(engines))
 

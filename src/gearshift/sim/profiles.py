@@ -87,6 +87,13 @@ def _profile(entry: dict[str, Any]) -> Profile:
         for name, parts in entry.pop("splits").items()
     }
     found = Profile(splits=splits, dims=tuple(entry.pop("dims")), **entry)
-    if not (isfinite(found.alone_s) and found.alone_s > 0):
-        raise ValueError(f"alone_s of {found.name} is {found.alone_s}, not a time above 0")
+    times = {"alone_s": found.alone_s, **{n: sum(p.parts_s) for n, p in splits.items()}}
+    for name, number in times.items():
+        if not (isfinite(number) and number > 0):
+            raise ValueError(f"{name} of {found.name} is {number}, not a time above 0")
+    numbers = [found.flops, found.moved_bytes]
+    for parts in splits.values():
+        numbers += [*parts.parts_s, parts.joined_s, parts.link_share, parts.held_share]
+    if not all(map(isfinite, numbers)):
+        raise ValueError(f"{found.name} holds what is no number")
     return found

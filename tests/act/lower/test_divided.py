@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import gearshift
+from gearshift.act.compile import any_shape_regions
 from gearshift.act.engines import PinnedEngine, TeamEngine, check_engine, open_engine, parse_engine
 from gearshift.act.verify import error_between
 from gearshift.errors import PlanError
@@ -128,6 +129,15 @@ def test_other_batches_are_served_by_a_divided_plan_too() -> None:
                 assert error_between(model(other), runtime(other)) < 1e-5
                 assert runtime.settle(60)
         assert runtime.faults == {}
+
+
+def test_other_batches_have_all_threads_of_the_team_not_one_engine() -> None:
+    """There are more sizes than builds of their own."""
+    split = Region(
+        ops=("a",), engine=TEAM, rewrite=Rewrite(backend="onnxruntime", threads=1), split=Split()
+    )
+    (undivided,) = any_shape_regions((split,))
+    assert (undivided.engine, undivided.split, undivided.threads) == ("caller", None, 2)
 
 
 def test_what_mixes_rows_is_refused_with_the_reason() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gearshift.decide.learn.dqn import Dqn
 from gearshift.decide.split.actions import NAMES
-from gearshift.decide.split.players import Bandit, Corrected, Greedy, Learned, baselines
+from gearshift.decide.split.players import Bandit, Foreseen, Greedy, Learned, baselines
 from gearshift.decide.split.view import INPUTS, EngineView, SplitView, features, foreseen
 
 FORESEEN_S = {"none 0": 0.1, "rows": 0.05, "rows 1:1": 0.06, "rows 2:1": 0.07}
@@ -52,10 +52,10 @@ def test_an_agent_that_learns_settles_without_a_wager() -> None:
 
 def test_estimates_corrected_by_what_came_of_them_are_a_player_of_their_own() -> None:
     view = replace(VIEW, estimates_s={**FORESEEN_S, "rows": 0.2})
-    assert Greedy().choose(view) == ROWS
-    assert Corrected().choose(view) == EQUAL
+    assert Foreseen().choose(view) == ROWS
+    assert Greedy().choose(view) == EQUAL
     names = [player.name for player in baselines(np.random.default_rng(0))]
-    assert {"greedy", "greedy, corrected", "bandit"} <= set(names)
+    assert {"greedy", "greedy, uncorrected", "bandit"} <= set(names)
     assert len(set(names)) == len(names)
 
 

@@ -75,22 +75,23 @@ class Share(Unteachable):
 
 @dataclass(slots=True)
 class Greedy(Unteachable):
-    """What the profiling stage foresees to take least."""
+    """What the profiling stage foresees to take least, corrected by what came of those tried: the
+    agent before it learned anything."""
 
     name: str = GREEDY
 
     def choose(self, view: SplitView) -> int:
-        return NAMES.index(min(view.foreseen_s, key=lambda name: view.foreseen_s[name]))
+        return NAMES.index(min(view.estimates_s, key=lambda name: view.estimates_s[name]))
 
 
 @dataclass(slots=True)
-class Corrected(Unteachable):
-    """The same, corrected by what came of those tried: the agent before it learned anything."""
+class Foreseen(Unteachable):
+    """The same, whatever came of it."""
 
-    name: str = "greedy, corrected"
+    name: str = "greedy, uncorrected"
 
     def choose(self, view: SplitView) -> int:
-        return NAMES.index(min(view.estimates_s, key=lambda name: view.estimates_s[name]))
+        return NAMES.index(min(view.foreseen_s, key=lambda name: view.foreseen_s[name]))
 
 
 @dataclass(slots=True)
@@ -169,6 +170,6 @@ def baselines(random: np.random.Generator) -> list[Player]:
         *(Fixed(index) for index in range(len(ACTIONS))),
         Share(),
         Greedy(),
-        Corrected(),
+        Foreseen(),
         Bandit(random),
     ]
