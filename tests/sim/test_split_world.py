@@ -110,15 +110,15 @@ def test_the_oracle_can_be_reached() -> None:
 
 
 def test_what_came_of_a_split_corrects_its_estimate() -> None:
-    """Of two that are foreseen to be equal, the one that turned out worse is known to be."""
+    """One that turned out worse than foreseen is known to be."""
     slow = replace(profile().splits["interleaved"], joined_s=0.1)
     made = SplitWorld([replace(profile(), splits={**profile().splits, "interleaved": slow})], DRAWN)
     before = made.reset().estimates_s
-    assert before["interleaved"] == before["rows 1:1"]
+    assert before["interleaved"] < 1.5 * before["rows 1:1"]
     for _ in range(3):
         view = made.step(NAMES.index("interleaved")).view
     assert view.tried == {"interleaved"}
-    assert view.estimates_s["interleaved"] > 1.5 * view.estimates_s["rows 1:1"]
+    assert view.estimates_s["interleaved"] > 2 * view.estimates_s["rows 1:1"]
     assert made.reset().tried == frozenset()
 
 

@@ -157,8 +157,9 @@ def test_all_that_the_choice_depends_on_is_in_the_view() -> None:
     assert view.in_force == "rows"
     assert set(view.estimates_s) == {NAMES[action] for action in legal}, "before any is chosen"
     assert view.speeds == pytest.approx((1.0, 0.5))
-    assert view.estimates_s["rows 2:1"] == pytest.approx(0.075), "six rows and two"
-    assert view.estimates_s["rows"] == pytest.approx(0.075)
+    assert view.estimates_s["rows 2:1"] == pytest.approx(1.1 * 0.075), "six rows and two"
+    assert view.estimates_s["rows"] == pytest.approx(1.1 * 0.075)
+    assert view.estimates_s["interleaved"] > view.estimates_s["rows 1:1"], "it costs more"
     assert view.estimates_s["none 1"] == pytest.approx(0.2)
     numbers = features(view)
     assert numbers.shape == (len(INPUTS),)
@@ -421,4 +422,4 @@ def test_inputs_of_different_sizes_are_told_apart() -> None:
     for before, reward, after in player.lessons:
         assert before.alone_s == after.alone_s, "of the same size"
         assert reward == pytest.approx(player.lessons[0][1])
-        assert after.estimates_s["rows"] == pytest.approx(after.alone_s / 2, rel=0.01)
+        assert after.estimates_s["rows"] == pytest.approx(1.1 * after.alone_s / 2, rel=0.01)

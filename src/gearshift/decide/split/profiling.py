@@ -1,7 +1,8 @@
 """The light profiling stage: what every legal split of a region may take, before any is chosen.
 
 Must not know where speeds come from. One undivided engine's time is measured or foreseen; the rest
-follows from shares of the work over what is left of each engine. What came of a choice corrects its
+follows from shares of the work over what is left of each engine, and from what dividing so costs as
+a rule. What came of a choice corrects its
 estimate from then on.
 """
 
@@ -11,8 +12,13 @@ from typing import Protocol
 
 from gearshift.decide.split.actions import ACTIONS, NAMES, Action
 from gearshift.decide.split.view import ALIKE, Engines, Speeds, SplitView, own_speeds, speeds
-from gearshift.plan.split import ROWS, apportioned
+from gearshift.plan.split import COLUMNS, DEPTH, INTERLEAVED, ROWS, SPATIAL, apportioned
 
+OVERHEAD = {ROWS: 1.1, INTERLEAVED: 1.6, COLUMNS: 2.0, DEPTH: 1.9, SPATIAL: 1.6}
+BOTH_OVERHEAD = 1.2
+"""How many times as long as its share of the work a part takes: cutting, joining and handing over,
+rows computed twice where kernels reach over a border, less to do at a time. Geometric means over
+the regions that agents are trained on (`sim/profiles.json`); undivided over both engines, too."""
 NEWS = 0.3
 """How much the last calls count in what is known of a split that was tried before."""
 KEPT = 0.98
@@ -105,10 +111,16 @@ def estimates_s(
     found = {}
     for index in legal:
         shares = _shares(ACTIONS[index], paces, num_rows)
-        found[NAMES[index]] = max(
-            alone_s * share / pace for share, pace in zip(shares, paces, strict=True)
-        )
+        longest_s = max(alone_s * share / pace for share, pace in zip(shares, paces, strict=True))
+        found[NAMES[index]] = _overhead(ACTIONS[index], shares) * longest_s
     return found
+
+
+def _overhead(action: Action, shares: Sequence[float]) -> float:
+    """None where one engine does it all."""
+    if min(shares) == 0:
+        return 1.0
+    return BOTH_OVERHEAD if action.split is None else OVERHEAD[action.split.how]
 
 
 def _shares(action: Action, paces: Sequence[float], num_rows: int) -> Sequence[float]:
