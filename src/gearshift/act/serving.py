@@ -5,7 +5,7 @@ Must not know how a plan is built, or why it is put in force.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gearshift.act.background import Background
@@ -45,7 +45,9 @@ class Serving:
         self.active: Executor = eager
         self.in_force, self.newcomer = self.eager, self.eager
         self.variants: tuple[Variants, ...] = ()
-        """Of all plans that calls may run on."""
+        """Of all plans that calls may run on,"""
+        self._left: tuple[Variants, ...] = ()
+        """and of those that calls began on before the last exchange."""
         self.shelf = Shelf(self.let_go)
         self.recent: deque[tuple[Plan, Timing]] = deque(maxlen=RECENT_CALLS)
         """The last calls that `timings` told of,"""
@@ -74,9 +76,12 @@ class Serving:
             for timing in executor.timings():
                 self.recent.append((executor.plan, timing))
                 yield executor.plan, timing
-        chunks = list(chunks_of(built for v in self.variants for built in list(v.built)))
-        self.chunks.extend(chunks)
+        chunks = self._chunks(self.variants)
         self.fresh_chunks.extend(chunks)
+        self.chunks.extend((*self._chunks(self._left), *chunks))
+
+    def _chunks(self, variants: Iterable[Variants]) -> list[tuple[str, Chunk]]:
+        return list(chunks_of(built for v in variants for built in list(v.built)))
 
     def serve(
         self, prepared: Prepared, *, shelve: Prepared | None = None, wanted: bool = True
@@ -147,6 +152,8 @@ class Serving:
                 deque(newly.timings(), maxlen=0)  # of when it served before
             for leaving in then - now:
                 self.recent.extend((leaving.plan, timing) for timing in leaving.timings())
+            self._chunks(v for v in variants if v not in old)  # of when they served before
+            self._left = tuple(v for v in old if v not in variants)
             self.active, self.variants = executor, variants
             if in_force is not None:
                 self.in_force = in_force

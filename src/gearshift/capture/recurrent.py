@@ -5,6 +5,7 @@ become padded batches with lengths, by `RaggedCall`. Must not know how the ops a
 `act/recurrent/` does.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -97,18 +98,39 @@ def torch_function(kind: str) -> Callable[..., Any]:
 
 @contextmanager
 def kept_whole() -> Iterator[None]:
-    """Inside, modules that call torch's recurrent functions leave one op in the trace."""
-    for kind in KINDS:
-        setattr(_VF, kind, _instead(kind))
+    """Inside, modules that call torch's recurrent functions leave one op in the trace. On this
+    thread: others may train such a module meanwhile, or capture one."""
+    before = getattr(_captures.here, "under_way", False)
+    _captures.add(1)
+    _captures.here.under_way = True
     try:
         yield
     finally:
-        for kind in KINDS:
-            setattr(_VF, kind, _ORIGINALS[kind])
+        _captures.here.under_way = before
+        _captures.add(-1)
+
+
+class _Captures:
+    """How many are under way: while there are none, torch's own functions are in place."""
+
+    def __init__(self) -> None:
+        self.here = threading.local()
+        self._count, self._lock = 0, threading.Lock()
+
+    def add(self, change: int) -> None:
+        with self._lock:
+            self._count += change
+            for kind in KINDS:
+                setattr(_VF, kind, _instead(kind) if self._count else _ORIGINALS[kind])
+
+
+_captures = _Captures()
 
 
 def _instead(kind: str) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
+        if not getattr(_captures.here, "under_way", False):
+            return _ORIGINALS[kind](*args)
         packed = isinstance(args[1], Tensor) and not args[1].is_floating_point()
         if packed or args[0].dim() != 3:  # batch sizes of a PackedSequence, or no batch
             return _ORIGINALS[kind](*args)

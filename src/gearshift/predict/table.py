@@ -253,7 +253,7 @@ class Table:
             if region.split is not None and region.split.shares is None:
                 factors.append(self._rest(situation))
                 continue
-            if region.rewrite.backend == "eager":
+            if region.rewrite.backend == "eager" and region.unroll is None:
                 factors.append(self._sparing(situation))
                 continue
             wanted = self._threads(region) + situation.neighbours

@@ -18,22 +18,24 @@ from gearshift.act.engines.protocol import Engine
 from gearshift.act.engines.team import Part, Rounds, TeamEngine
 from gearshift.act.labels import size_number
 from gearshift.act.lower.shares import Shares
-from gearshift.act.recurrent.cell import Cells, cells_of
+from gearshift.act.recurrent.cell import Cell, Cells, cells_of
 from gearshift.act.recurrent.choice import fastest
-from gearshift.act.recurrent.kernels import State
+from gearshift.act.recurrent.kernels import Kernel, State
 from gearshift.act.recurrent.rows import Rows, sorted_rows
 from gearshift.act.recurrent.runner import Board, Profile, Runner
 from gearshift.errors import CompileError
 from gearshift.ir.topology import members
 from gearshift.plan.footprint import ITEM_BYTES, Footprint, layer_groups
 from gearshift.plan.plan import Region
-from gearshift.plan.unroll import Unroll
+from gearshift.plan.unroll import Steps, Unroll
 
 Finals = list[tuple[State, ...]]
 Answer = tuple[Tensor, Finals]
 """The sequence, and for each layer and direction the state at each row's end."""
 
 
+EVERY = range(2)
+"""Directions."""
 SOME = (64, 8)
 """Steps and rows, where they are not known."""
 
@@ -50,7 +52,7 @@ def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
         shares = Shares(len(engine.engines), region.split.shares)
         work = ByRows([build.runner(one) for one in engine.engines], shares)
     elif cells.stack.num_directions > 1:
-        work = ByDirections([build.runner(one) for one in engine.engines])
+        work = ByDirections(build.by_direction(engine.engines))
     else:
         work = Wavefront(build.groups(engine.engines))
     run = UnrolledTogether(cells, work) if hasattr(work, "rounds") else Unrolled(cells, work)
@@ -61,6 +63,7 @@ def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
         outputs=cells.cut.outputs,
         held_bytes=held_bytes(order, region, order.fragment.example),
         by_torch=True,
+        threads=tuple(number for runner in work.runners for number in runner.threads),
     )
 
 
@@ -114,6 +117,14 @@ class _Build:
         """All layers on one engine."""
         return self._runner(engine, 0, len(self.cells.layers))
 
+    def by_direction(self, engines: Sequence[Engine]) -> list[Runner]:
+        """All layers on each engine, but of each layer one direction."""
+        every, count = len(self.cells.layers), len(engines)
+        return [
+            self._runner(engine, 0, every, range(member, self.cells.stack.num_directions, count))
+            for member, engine in enumerate(engines)
+        ]
+
     def groups(self, engines: Sequence[Engine]) -> list[Runner]:
         """Consecutive layers to each, about as much work for all."""
         groups = layer_groups(self.cells.stack, len(engines))
@@ -123,19 +134,30 @@ class _Build:
             if group
         ]
 
-    def _runner(self, engine: Engine, first: int, last: int) -> Runner:
+    def _runner(self, engine: Engine, first: int, last: int, directions: range = EVERY) -> Runner:
         order = replace(self.order, engine=engine.spec)
-        profile: Profile = engine.call(lambda: self._profile(order, first, last))
+        profile: Profile = engine.call(lambda: self._profile(order, first, last, directions))
         return Runner(self.cells.layers[first:last], Board(profile), first)
 
-    def _profile(self, order: Order, first: int, last: int) -> Profile:
-        """Of layers on other engines, nothing."""
+    def _profile(self, order: Order, first: int, last: int, directions: range) -> Profile:
+        """Of layers and directions on other engines, nothing."""
         built = []
         for layer, steps in enumerate(self.unroll.layers):
             cells = self.cells.layers[layer] if first <= layer < last else ()
-            kernels = [fastest(cell, steps, order, self.num_steps, self.num_rows) for cell in cells]
+            kernels = [
+                self._kernel(cell, steps, order) if direction in directions else elsewhere
+                for direction, cell in enumerate(cells)
+            ]
             built.append((steps, tuple(kernels)))
         return Profile(layers=tuple(built))
+
+    def _kernel(self, cell: Cell, steps: Steps, order: Order) -> Kernel:
+        return fastest(cell, steps, order, self.num_steps, self.num_rows)
+
+
+def elsewhere(x: Tensor, state: State) -> tuple[Tensor, State]:
+    """In place of a kernel that another engine has."""
+    raise AssertionError("another engine has this direction")
 
 
 @dataclass(frozen=True, slots=True)

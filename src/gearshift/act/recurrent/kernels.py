@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gearshift.act.backends import BACKENDS
 from gearshift.act.backends.inductor import compile_graph
-from gearshift.act.backends.protocol import Order
+from gearshift.act.backends.protocol import Executable, Order
 from gearshift.act.recurrent.cell import Cell
 from gearshift.capture.recurrent import torch_function
 from gearshift.ir.recurrent import GRU, LSTM, RELU
@@ -96,14 +96,20 @@ def by_sequence_op(backend: str, cell: Cell, order: Order) -> Kernel:
 
     part: Cut = onnx_cut(cell)
     rewrite = Rewrite(backend=backend, threads=order.threads)
-    built = BACKENDS[backend].build(replace(order, rewrite=rewrite, part=part))
-    call = built.run
+    return SequenceOp(BACKENDS[backend].build(replace(order, rewrite=rewrite, part=part)))
 
-    def run(x: Tensor, state: State) -> tuple[Tensor, State]:
-        y, *after = call(x, *state)
+
+class SequenceOp:
+    __slots__ = ("_call", "threads")
+
+    def __init__(self, built: Executable) -> None:
+        self._call = built.run
+        self.threads = built.threads
+        """Of its own, that may be held on some of the cores."""
+
+    def __call__(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        y, *after = self._call(x, *state)
         return y, tuple(after)
-
-    return run
 
 
 def by_compiled_cells(cell: Cell, threads: int, num_steps: int, num_rows: int) -> Kernel:

@@ -71,6 +71,12 @@ class Runner:
     def __init__(self, cells: Sequence[tuple[Cell, ...]], board: Board, first: int = 0) -> None:
         self.cells, self.board, self.first = tuple(cells), board, first
 
+    @property
+    def threads(self) -> list[int]:
+        """That its kernels have of their own."""
+        kernels = [kernel for _, some in self.board.own.layers for kernel in some]
+        return [number for kernel in kernels for number in getattr(kernel, "threads", ())]
+
     def layers(
         self, x: Tensor, states: Sequence[Sequence[State]], rows: Rows
     ) -> tuple[Tensor, list[tuple[State, ...]]]:
@@ -133,12 +139,12 @@ class Runner:
 
     def go(self, walk: Walk, number: int, reached: int) -> bool:
         """A chunk, if its input has come so far."""
-        begin_s, at = perf_counter(), walk.at
+        begin_s, at, num_rows = perf_counter(), walk.at, walk.num_rows
         steps = walk.go(reached)
         if steps is None:
             return False
         layer, end_s = self.first + number, perf_counter()
-        chunk = Chunk(layer, begin_s, end_s, at, walk.at - at, walk.num_rows, steps)
+        chunk = Chunk(layer, begin_s, end_s, at, walk.at - at, num_rows, steps)
         self.board.seen.append(chunk)
         return True
 

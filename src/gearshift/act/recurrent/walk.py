@@ -37,7 +37,8 @@ class Walk:
 
     @property
     def num_rows(self) -> int:
-        return self._rows.num_rows
+        """That have a step where it is."""
+        return self._rows.alive(self.at)
 
     @property
     def num_steps(self) -> int:
