@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from gearshift.act.background import Background
 from gearshift.act.executor import EagerExecutor, Executor, Timing
@@ -163,11 +164,16 @@ class Serving:
         gone = [v for v in old if v not in variants]
         for variants_before in gone:
             variants_before.retire()
-        releases = [v.release for v in gone if v not in kept]
+        releases = [partial(self._release, v) for v in gone if v not in kept]
         if releases:
             left = then - now
             self._background.let_go(lambda: sum(e.in_flight() for e in left), releases)
         return True
+
+    def _release(self, variants: Variants) -> None:
+        """What its last calls did is told all the same."""
+        self.chunks.extend(self._chunks((variants,)))
+        variants.release()
 
     def _both(self, executor: Executor) -> tuple[Executor, ...]:
         return (executor.old, executor.new) if isinstance(executor, TakingTurns) else ()

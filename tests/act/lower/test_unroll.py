@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import deque
 from itertools import pairwise
 from time import monotonic
 from typing import Any
@@ -16,11 +17,12 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 import gearshift
 from gearshift.act.compile import CHUNK
 from gearshift.act.lower.shares import Shares
-from gearshift.act.lower.unroll import ByRows
+from gearshift.act.lower.unroll import ByRows, elsewhere
 from gearshift.act.recurrent import choice
 from gearshift.act.recurrent.cell import Cell
 from gearshift.act.recurrent.kernels import by_torch
 from gearshift.act.recurrent.rows import Rows
+from gearshift.act.recurrent.runner import Chunk
 from gearshift.act.recurrent.walk import Walk
 from gearshift.act.verify import error_between
 from gearshift.errors import MemoryLimitError, PlanError
@@ -39,6 +41,7 @@ from gearshift.plan.unroll import (
     choices,
     ways,
 )
+from gearshift.tell_regions import strides_of
 
 CORES = [f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]]
 TEAM = "+".join(CORES)
@@ -308,8 +311,10 @@ def test_a_call_under_way_goes_on_by_the_new_settings() -> None:
         go_on.set()
         call.join(30)
         assert_same(results[0], module(*args))
-        sizes = [chunk.num_steps for chunk in board.seen if chunk.layer == 0]
+        sizes = [chunk.num_steps for chunk in _chunks(runtime)]
         assert sizes[-7:] == [10, 5, 5, 5, 5, 5, 5]
+        told = [stride.setting for stride in strides_of(runtime, 0.0) if stride.layer == "layer 0"]
+        assert told[-2:] == ["by 10", "by 5"], "the report draws it"
 
 
 @pytest.mark.capability("rnn.switch")
@@ -322,7 +327,8 @@ def test_F5_settings_that_change_in_mid_sequence_change_no_answer() -> None:
         wanted = module(x)
         plans = [unrolled(runtime, alike(2, Steps(then=n)), "caller", None) for n in (3, 7, 16, 1)]
         runtime.swap(plans[0])
-        boards, answers, stop = [_board(runtime)], [], threading.Event()
+        answers: list[Any] = []
+        stop = threading.Event()
 
         def call() -> None:
             while not stop.is_set():
@@ -331,21 +337,26 @@ def test_F5_settings_that_change_in_mid_sequence_change_no_answer() -> None:
         caller = threading.Thread(target=call)
         caller.start()
         deadline_s = monotonic() + 60
-        while not any(map(_switched_within, boards)) and monotonic() < deadline_s:
+        while not _switched_within(runtime) and monotonic() < deadline_s:
             for plan in plans:
                 runtime.swap(plan)
-                boards.append(_board(runtime))
         stop.set()
         caller.join(60)
-        assert any(map(_switched_within, boards)), "else nothing was shown"
+        assert _switched_within(runtime), "else nothing was shown"
         for answer in answers:
             assert_same(answer, wanted)
 
 
-def _switched_within(board: Any) -> bool:
+def _chunks(runtime: gearshift.Runtime) -> list[Chunk]:
+    """Of the first layer, in order."""
+    deque(runtime._serving.timings(), maxlen=0)
+    seen = [chunk for _, chunk in list(runtime._serving.chunks) if chunk.layer == 0]
+    return sorted(seen, key=lambda chunk: chunk.begin_s)
+
+
+def _switched_within(runtime: gearshift.Runtime) -> bool:
     """Whether a layer went on by another setting than it began with."""
-    seen = [chunk for chunk in list(board.seen) if chunk.layer == 0]
-    return any(b.at > a.at and b.steps != a.steps for a, b in pairwise(seen))
+    return any(b.at > a.at and b.steps != a.steps for a, b in pairwise(_chunks(runtime)))
 
 
 def _board(runtime: gearshift.Runtime) -> Any:
@@ -353,6 +364,27 @@ def _board(runtime: gearshift.Runtime) -> Any:
     runs = [executable.run for executable in variants.built[0].executables]
     (board,) = next(run.boards for run in runs if hasattr(run, "boards"))
     return board
+
+
+def test_an_engine_builds_only_the_direction_it_has() -> None:
+    module = nn.LSTM(5, 6, bidirectional=True).eval()
+    args = (torch.randn(8, 2, 5),)
+    with gearshift.adapt(module, args, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(unrolled(runtime, alike(1, AT_ONCE), TEAM, None))
+        assert_same(runtime(*args), module(*args))
+        (variants,) = runtime._serving.in_force.variants
+        (run,) = [e.run for e in variants.built[0].executables if hasattr(e.run, "boards")]
+        built = [[kernel is not elsewhere for kernel in b.own.layers[0][1]] for b in run.boards]
+        assert built == [[True, False], [False, True]]
+
+
+def test_chunks_tell_how_many_rows_had_a_step() -> None:
+    module = nn.LSTM(5, 6).eval()
+    x = pack_padded_sequence(torch.randn(40, 3, 5), torch.tensor([40, 40, 4]))
+    with gearshift.adapt(module, (x,), policy="keep") as runtime, torch.no_grad():
+        runtime.swap(unrolled(runtime, alike(1, Steps(then=4)), "caller", None))
+        runtime(x)
+        assert [chunk.num_rows for chunk in _chunks(runtime)][-10:] == [3] + [2] * 9
 
 
 def test_what_does_not_fit_is_refused() -> None:
