@@ -1,5 +1,6 @@
 """The proof that rows do not mix: what passes it, and what must not."""
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -7,9 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as f
 
+import gearshift
 from gearshift.act.lower.anatomy import Undivided
 from gearshift.act.lower.rows import rows_of
+from gearshift.act.verify import error_between
 from gearshift.capture.load import capture
+from gearshift.ir.topology import team
+from gearshift.plan import Rewrite, Split
+from gearshift.plan.plan import whole
 from gearshift.zoo import ZOO
 
 
@@ -65,6 +71,26 @@ MIXED = {
 def test_rows_that_stay_apart_are_proven_to(name: str) -> None:
     found = rows(Of(APART[name]), torch.randn(4, 6))
     assert found.axes
+
+
+@pytest.mark.capability("split.ops")
+@pytest.mark.parametrize("name", ["batched", "attention", "pool", "norm", "softmax"])
+def test_what_stays_apart_is_divided(name: str) -> None:
+    model, x = Of(APART[name]).eval(), torch.randn(4, 6)
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(
+            whole(
+                runtime.program.graph,
+                engine=team([f"cpu:{core}" for core in cores]),
+                rewrite=Rewrite(backend="onnxruntime", threads=1),
+                split=Split(shares=(3, 1)),
+            )
+        )
+        assert error_between(model(x), runtime(x)) < 1e-5
+        (timing,) = [timing for _, timing in runtime._serving.timings()][-1:]
+        (spans,) = timing.spans.values()
+        assert [share for *_, share in spans] == [0.75, 0.25]
 
 
 @pytest.mark.parametrize("name", MIXED)
