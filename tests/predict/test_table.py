@@ -10,6 +10,7 @@ from gearshift.ir.roofline import Caches, Roofline
 from gearshift.ir.snapshot import Sample, Situation
 from gearshift.ir.work import Work
 from gearshift.plan import Plan, Region, Rewrite
+from gearshift.plan.unroll import AT_ONCE, alike
 from gearshift.predict.roofline import least_s
 from gearshift.predict.table import ENOUGH, Stats, Table
 
@@ -64,6 +65,28 @@ def test_where_no_core_is_left_to_the_caller_its_threads_wait_for_each_other() -
     found = table.estimate(TWO, crowded, PLANS)
     assert found is not None
     assert found.mean_s == pytest.approx(0.02 * 2**1.5)
+
+
+def unrolled(engine: str) -> Plan:
+    layers = Region(ops=("a",), engine=engine, unroll=alike(1, AT_ONCE))
+    return Plan(regions=(layers, Region(ops=("b",))))
+
+
+def test_recurrent_layers_on_a_core_of_their_own_do_not_wait_for_a_neighbour() -> None:
+    """Those over all cores do; what lies between layers counts for little."""
+    table = Table(CORES)
+    plans = {plan.fingerprint: plan for plan in (EAGER, unrolled("cpu:0"), unrolled("caller"))}
+    table.add(sample(QUIET, EAGER, [0.04] * ENOUGH))
+    table.add(sample(BUSY, EAGER, [0.08] * ENOUGH))
+    quiet, busy = (
+        [table.estimate(unrolled(engine), situation, plans) for engine in ("cpu:0", "caller")]
+        for situation in (QUIET, BUSY)
+    )
+    assert quiet[1] is not None
+    assert quiet[1].mean_s == pytest.approx(0.7 * 0.04)
+    assert busy[0] is not None
+    assert busy[1] is not None
+    assert busy[0].mean_s < busy[1].mean_s
 
 
 def test_nothing_known_is_no_estimate() -> None:
