@@ -5,7 +5,7 @@ in this one.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gearshift.ir.measurement import Source, is_sample
@@ -238,10 +238,8 @@ class Table:
         )
 
     def _weight(self, plan: Plan) -> float:
-        """A plan's time on a quiet machine, relative to others'. Recurrent layers that are unrolled
-        stand for all of it: most of the time is in them."""
-        regions = [region for region in plan.regions if region.unroll is not None] or plan.regions
-        weights = [_guess(r) * (self.num_cores / self._threads(r)) ** 0.8 for r in regions]
+        """A plan's time on a quiet machine, relative to others'."""
+        weights = [_guess(r) * (self.num_cores / self._threads(r)) ** 0.8 for r in _main(plan)]
         return sum(weights) / len(weights)
 
     def _threads(self, region: Region) -> int:
@@ -251,7 +249,7 @@ class Table:
         """How much longer it takes beside neighbours: threads wait for the one that lost its core;
         eager's, at every op, and busily."""
         factors = []
-        for region in plan.regions:
+        for region in _main(plan):
             if region.split is not None and region.split.shares is None:
                 factors.append(self._rest(situation))
                 continue
@@ -275,6 +273,12 @@ class Table:
         """Shares that follow use what is left: half of each core that somebody else wants, too."""
         lost = min(situation.neighbours, self.num_cores) / 2
         return self.num_cores / (self.num_cores - lost)
+
+
+def _main(plan: Plan) -> Sequence[Region]:
+    """The regions that stand for all of it: recurrent layers that are unrolled, if there are some;
+    most of the time is in them."""
+    return [region for region in plan.regions if region.unroll is not None] or plan.regions
 
 
 def _guess(region: Region) -> float:
