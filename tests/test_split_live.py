@@ -73,9 +73,9 @@ def test_adapt_divides_by_itself_where_that_is_faster(monkeypatch: pytest.Monkey
         single = [rewrite for rewrite in backend.rewrites(2) if rewrite.threads == 1]
         monkeypatch.setattr(backend, "rewrites", lambda cores, single=single: single)
     torch.manual_seed(0)
-    model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(8))).eval()
-    x = torch.randn(64, 1024)
-    with gearshift.adapt(model, x) as runtime:
+    block = (nn.Conv2d(48, 48, 3, padding=1), nn.BatchNorm2d(48), nn.ReLU())
+    model, x = nn.Sequential(*block * 4).eval(), torch.randn(8, 48, 32, 32)
+    with gearshift.adapt(model, x, policy="bandit") as runtime:
 
         def is_divided() -> bool:
             return runtime.plan.regions[0].split is not None

@@ -108,12 +108,16 @@ class RuntimeHands:
     def note_neighbours(self, count: int, spare_core: int | None) -> None:
         runtime = self._runtime
         runtime._crowd.neighbours = count
-        threads = tuple(n for built in runtime._room.executables for n in built.threads)
+        executables = runtime._room.executables
+        cores = frozenset(self._pool.get(CALLER).spec.cores)
+        threads = tuple(n for built in executables for n in built.threads)
         kept = (spare_core, threads)
         if kept != self._kept_off:
-            cores = set(self._pool.get(CALLER).spec.cores)
             allow(threads, cores - {spare_core} or cores)
             self._kept_off = kept
+        busy = frozenset() if spare_core is None else cores - {spare_core}
+        for shares in filter(None, (getattr(built.run, "shares", None) for built in executables)):
+            shares.expect(busy)
 
     def timings(self) -> Iterable[tuple[str, Timing]]:
         for plan, timing in self._changes.serving.timings():

@@ -59,3 +59,26 @@ def test_an_engine_left_out_is_asked_again() -> None:
         shares.note(0, rows[0], float(rows[0]))
         shares.left_out(1)
     assert rows[1] > 0
+
+
+def test_who_came_to_a_core_is_expected_to_take_half_of_it() -> None:
+    """Before a call shows it: a plan that stood by knows only what was before."""
+    shares = Shares(2, cores=(frozenset({0}), frozenset({1})))
+    shares.rehearsed()
+    for member in (0, 1):
+        shares.note(member, 4, 0.4)
+    shares.expect(frozenset({1}))
+    assert shares.of(9) == [6, 3]
+    for _ in range(10):
+        shares.note(1, 3, 0.3)
+    seen = shares.of(9)
+    shares.expect(frozenset({1}))
+    assert shares.of(9) == seen != [6, 3], "what is no news takes nothing back"
+    shares.expect(frozenset())
+    assert shares.of(8) == [4, 4]
+
+
+def test_shares_that_are_set_expect_nothing() -> None:
+    shares = Shares(2, fixed=(1, 1), cores=(frozenset({0}), frozenset({1})))
+    shares.expect(frozenset({1}))
+    assert shares.of(8) == [4, 4]

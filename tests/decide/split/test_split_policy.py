@@ -159,7 +159,6 @@ def test_all_that_the_choice_depends_on_is_in_the_view() -> None:
     assert view.speeds == pytest.approx((1.0, 0.5))
     assert view.estimates_s["rows 2:1"] == pytest.approx(1.1 * 0.075), "six rows and two"
     assert view.estimates_s["rows"] == pytest.approx(1.1 * 0.075)
-    assert view.estimates_s["interleaved"] > view.estimates_s["rows 1:1"], "it costs more"
     assert view.estimates_s["none 1"] == pytest.approx(0.2)
     numbers = features(view)
     assert numbers.shape == (len(INPUTS),)
@@ -238,7 +237,8 @@ def test_an_engine_that_slows_down_gets_less_and_gets_it_back(name: str) -> None
     chosen = []
     for others in ((0.0, 0.0), (0.0, 0.5), (0.0, 0.0)):
         at_s += 1.0
-        seen = snapshot(in_force, others=others, seconds=0.05, at_s=at_s)
+        took_s = 0.1 if any(others) else 0.05
+        seen = snapshot(in_force, others=others, seconds=took_s, at_s=at_s)
         proposal = policy.propose(seen, options)
         if proposal is not None:
             assert proposal.how in (How.TRY, How.ADOPT)
@@ -422,4 +422,4 @@ def test_inputs_of_different_sizes_are_told_apart() -> None:
     for before, reward, after in player.lessons:
         assert before.alone_s == after.alone_s, "of the same size"
         assert reward == pytest.approx(player.lessons[0][1])
-        assert after.estimates_s["rows"] == pytest.approx(1.1 * after.alone_s / 2, rel=0.01)
+        assert after.estimates_s["rows"] == pytest.approx(after.alone_s / 2, rel=0.01)

@@ -11,6 +11,9 @@ from gearshift.plan.split import apportioned
 
 WEIGHT = 0.3
 """Of the newest call in what is known of an engine."""
+CROWDED = 2.0
+"""So many times as long a row takes on a core that somebody else wants, too, before that is
+seen."""
 FORGET = 0.98
 """An engine left out is thought a little faster with every call, so that it is asked again."""
 
@@ -18,8 +21,15 @@ FORGET = 0.98
 class Shares:
     """`fixed` are in proportion; without them, they follow."""
 
-    def __init__(self, num_engines: int, fixed: Sequence[int] | None = None) -> None:
-        self._fixed = fixed
+    def __init__(
+        self,
+        num_engines: int,
+        fixed: Sequence[int] | None = None,
+        cores: Sequence[frozenset[int]] = (),
+    ) -> None:
+        """`cores` are those of each engine."""
+        self._fixed, self._cores = fixed, cores
+        self._busy: frozenset[int] = frozenset()
         speeds = [1.0] * num_engines if fixed is None else [float(share) for share in fixed]
         self._row_s = [1 / speed if speed else float("inf") for speed in speeds]
         """For each engine, what a row takes it,"""
@@ -36,6 +46,15 @@ class Shares:
     def rehearsed(self) -> None:
         """No lopsided ones any more."""
         self._rehearsals.clear()
+
+    def expect(self, busy: frozenset[int]) -> None:
+        """Others want these cores from here on, and no other: if that is news, what was known of
+        the engines is of another time, but for how long a row takes the fastest. The next calls
+        tell better."""
+        if self._fixed is None and self._cores and busy != self._busy:
+            self._busy, least_s = busy, min(self._row_s)
+            crowded = [not cores.isdisjoint(busy) for cores in self._cores]
+            self._row_s = [least_s * (CROWDED if some else 1.0) for some in crowded]
 
     def note(self, member: int, num_rows: float, took_s: float) -> None:
         if self._fixed is None and took_s > 0:

@@ -49,7 +49,8 @@ def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
     if not isinstance(engine, TeamEngine):
         work = OnOne(build.runner(engine))
     elif region.split is not None:
-        shares = Shares(len(engine.engines), region.split.shares)
+        cores = [frozenset(one.spec.cores) for one in engine.engines]
+        shares = Shares(len(engine.engines), region.split.shares, cores)
         work = ByRows([build.runner(one) for one in engine.engines], shares)
     elif cells.stack.num_directions > 1:
         work = ByDirections(build.by_direction(engine.engines))
@@ -220,6 +221,12 @@ class Unrolled:
         """For each engine, the settings in force there."""
         return [runner.board for runner in self.work.runners]
 
+    @property
+    def shares(self) -> Shares | None:
+        """Of rows, if those are shared out."""
+        found: Shares | None = getattr(self.work, "shares", None)
+        return found
+
     def _told(self, asked: Asked, answer: Answer) -> list[Tensor]:
         """Rows and sequence as the op gives them."""
         out, finals = answer
@@ -260,10 +267,10 @@ class OnOne:
 class ByRows:
     """Each engine has all layers, for some of the rows."""
 
-    __slots__ = ("_shares", "runners")
+    __slots__ = ("runners", "shares")
 
     def __init__(self, runners: Sequence[Runner], shares: Shares) -> None:
-        self.runners, self._shares = list(runners), shares
+        self.runners, self.shares = list(runners), shares
 
     def rounds(self, asked: Asked) -> Rounds:
         spans = self._spans(asked.rows)
@@ -274,9 +281,9 @@ class ByRows:
         ]
         results, took_s = yield parts
         for part, seconds in zip(parts, took_s, strict=True):
-            self._shares.note(part.member, part.share * asked.rows.num_rows, seconds)
+            self.shares.note(part.member, part.share * asked.rows.num_rows, seconds)
         for member in {*range(len(spans))} - {part.member for part in parts}:
-            self._shares.left_out(member)
+            self.shares.left_out(member)
         finals = zip(*(found for _, found in results), strict=True)
         return torch.cat([out for out, _ in results], 1), list(map(_joined, finals))
 
@@ -287,7 +294,7 @@ class ByRows:
         """Rows next to each other, so that the steps of all of them are shared out; who gets
         anything gets a row."""
         lengths = rows.lengths or (rows.num_steps,) * rows.num_rows
-        counts = self._shares.of(len(lengths))
+        counts = self.shares.of(len(lengths))
         wants = [sum(lengths) * done / len(lengths) for done in accumulate(counts)]
         spans, begin, done = [], 0, 0
         for member, (count, wanted) in enumerate(zip(counts, wants, strict=True)):
