@@ -100,6 +100,8 @@ def by_sequence_op(backend: str, cell: Cell, order: Order) -> Kernel:
 
 
 class SequenceOp:
+    """A kernel that a backend built."""
+
     __slots__ = ("_call", "threads")
 
     def __init__(self, built: Executable) -> None:
