@@ -309,7 +309,7 @@ def test_a_terminal_gets_a_live_view(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "players"),
     [
-        (("split",), {"dqn", "share", "greedy", "greedy, corrected", "bandit"}),
+        (("split",), {"dqn", "share", "greedy", "greedy, uncorrected", "bandit"}),
         (
             ("rewrite", "--profiles", "regions.json"),
             {"dqn", "rule", "measured greedy", "bandit", "always onnxruntime"},
