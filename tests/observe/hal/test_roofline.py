@@ -55,7 +55,8 @@ def values(traffic: Traffic) -> tuple[float, float, float, float]:
 @pytest.mark.capability("core.hal")
 def test_a_cache_resident_kernel_is_told_from_a_thrashing_one(roofline: Roofline) -> None:
     resident = values(model_traffic(sweep(16 * KIB), roofline))
-    thrashing = values(model_traffic(sweep(256 * MIB), roofline))
+    beyond_bytes = max(256 * MIB, 2 * roofline.caches.l3_bytes)
+    thrashing = values(model_traffic(sweep(beyond_bytes), roofline))
     assert resident[0] > 0.9
     assert resident[2] > 0.9
     assert resident[3] < 0.1 * roofline.dram_bytes_s
