@@ -6,16 +6,14 @@ import pytest
 
 from gearshift.bench.regions_score import (
     CALLS,
-    OURS,
     Life,
     builds_of,
     case_of,
     over_all,
     shapes_of,
-    slices_of,
     until_near,
 )
-from gearshift.bench.score import PEERS, TWICE, Slices
+from gearshift.bench.score import OURS, PEERS, TWICE, Slices, slices_of
 from gearshift.errors import GearshiftError
 
 

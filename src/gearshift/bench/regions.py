@@ -14,16 +14,14 @@ from gearshift.bench.arena import Setting
 from gearshift.bench.contender import BUILD, OTHER_SIZES, REST
 from gearshift.bench.models import MODELS, SIZES, SQUASHED
 from gearshift.bench.regions_score import (
-    OURS,
     UNFORMED,
     Life,
     builds_of,
     case_of,
     over_all,
     shapes_of,
-    slices_of,
 )
-from gearshift.bench.score import PEERS, TWICE
+from gearshift.bench.score import OURS, PEERS, TWICE, slices_of
 from gearshift.bench.stage import Answers, LifePace, Say, Stage, Turns, in_turns, lived, stage_of
 from gearshift.errors import GearshiftError
 from gearshift.zoo import ZOO

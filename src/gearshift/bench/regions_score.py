@@ -9,28 +9,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gearshift.bench.score import PEERS, TWICE, Slices, mean_and_least, told_both_ways
+from gearshift.bench.score import (
+    OURS,
+    PEERS,
+    TWICE,
+    Answers,
+    Slices,
+    mean_and_least,
+    noise_over,
+    p95_s,
+    slices_of,
+    sound,
+    told_both_ways,
+)
 from gearshift.errors import GearshiftError
 
-OURS, UNFORMED = "gearshift", "unformed"
-"""Gearshift, and the same without regions formed anew."""
+UNFORMED = "unformed"
+"""Gearshift without regions formed anew."""
 CALLS = (100, 1_000, 10_000)
 ROLLING, NEAR, SOON = 20, 1.05, 50
 """The median of so many calls, within so much of the best, is near it; so soon it should be."""
-VOID_BEYOND = 0.05
 RATIOS = (
     *("vs_eager", "vs_best_peer"),
     *(f"{ratio}_at_{n}" for ratio in ("vs_eager", "vs_best_peer") for n in CALLS),
 )
-Answers = Sequence[Mapping[str, Any]]
-"""What a contender told, one slice after the other."""
-
-
-def slices_of(answers: Answers) -> Slices:
-    found = Slices()
-    for answer in answers:
-        found.add(answer)
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,23 +155,15 @@ def builds_of(building: Answers, resting: Answers) -> dict[str, Any]:
     }
 
 
-def p95_s(call_s: Sequence[float]) -> float:
-    return statistics.quantiles(call_s, n=20)[-1]
-
-
 def over_all(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Of those that did not fail. Void, if there is none or the same contender twice differs."""
-    sound = [case for case in cases if "failed" not in case]
-    if not sound:
-        return {"noise": None, "void": True, "summary": {}}
-    doubles = [case["noise"] for case in sound if case["noise"] is not None]
+    measured, told = sound(cases), noise_over(cases)
+    doubles = [case["noise"] for case in measured if case["noise"] is not None]
     if not doubles:
-        return {"noise": None, "void": True, "summary": {}}
-    noise = statistics.geometric_mean(doubles)
+        return {**told, "summary": {}}
     return {
-        "noise": noise,
+        **told,
         "noise_of_a_case": statistics.geometric_mean(max(r, 1 / r) for r in doubles),
         "noise_at_most": max(max(ratio, 1 / ratio) for ratio in doubles),
-        "void": abs(noise - 1) > VOID_BEYOND,
-        "summary": {"quiet": {ratio: mean_and_least(sound, ratio) for ratio in RATIOS}},
+        "summary": {"quiet": {ratio: mean_and_least(measured, ratio) for ratio in RATIOS}},
     }

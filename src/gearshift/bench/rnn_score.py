@@ -6,8 +6,7 @@ Must not know how anything was measured.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gearshift.bench.score import mean_and_least
-from gearshift.bench.side_score import noise_over, sound
+from gearshift.bench.score import mean_and_least, noise_over, sound
 
 RATIOS = ("vs_eager", "vs_best_peer", "vs_best_static", "vs_torch")
 LONG, DEEP = 100, 2

@@ -21,10 +21,12 @@ from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.bench.score import (
     PEERS,
     TWICE,
+    VOID_BEYOND,
     Lived,
     Slices,
     Stretch,
     case_of,
+    in_the_running,
     noise_of,
     summary_of,
 )
@@ -33,9 +35,6 @@ from gearshift.bench.traces import Phase, traces
 Say = Callable[[str], None]
 Condition = tuple[Neighbour, ...]
 STARTS = ("cold", "warm")
-VOID_BEYOND = 0.05
-FAR, TWO_SLICES = 1.5, 2
-"""A setting that took so many times longer than the best in two slices has no more of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,19 +188,6 @@ class _Arena:
         self.say(f"{self.model}: static settings, {others}")
         for name in names[self._turn :] + names[: self._turn]:
             slices[name].add(self.static[name].run(self.pace.slice_s))
-
-
-def in_the_running(slices: Mapping[str, Slices]) -> list[str]:
-    """All but those far behind, once each was seen as often on odd slices as on even ones; and the
-    one that tells the noise."""
-    mean_s = {name: statistics.fmean(calls) for name in slices if (calls := slices[name].calls())}
-    limit_s = FAR * min(mean_s.values(), default=0.0)
-    out = {
-        name
-        for name, seconds in mean_s.items()
-        if seconds > limit_s and len(slices[name].call_s) == TWO_SLICES
-    }
-    return [name for name in slices if name not in out - {"onnxruntime", TWICE}]
 
 
 def _by_phase(answers: Iterable[Mapping[str, Any]], ends_s: Sequence[float]) -> list[Stretch]:

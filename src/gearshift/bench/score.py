@@ -15,7 +15,13 @@ from gearshift.bench.traces import Phase
 from gearshift.plan.decision import TRIAL
 
 PEERS = ("eager", "torch.compile", "onnxruntime", "openvino")
-TWICE = "onnxruntime again"
+OURS, TWICE = "gearshift", "onnxruntime again"
+VOID_BEYOND = 0.05
+"""Noise of more than this makes a run void."""
+FAR, TWO_SLICES = 1.5, 2
+"""A setting that took so many times longer than the best in two slices has no more of them,"""
+STAYING = ("onnxruntime", TWICE, OURS)
+"""except for the two that tell the noise, and Gearshift."""
 NEAR = 1.1
 """Within so much of the oracle's time a plan is as good as its."""
 SOON_CALLS, SOON_S = 60, 1.0
@@ -48,6 +54,45 @@ class Slices:
     def calls(self, parity: int | None = None) -> list[float]:
         chosen = self.call_s if parity is None else self.call_s[parity::2]
         return [call_s for part in chosen for call_s in part]
+
+
+Answers = Sequence[Mapping[str, Any]]
+"""What a contender told, one slice after the other."""
+
+
+def slices_of(answers: Answers) -> Slices:
+    found = Slices()
+    for answer in answers:
+        found.add(answer)
+    return found
+
+
+def in_the_running(slices: Mapping[str, Slices], far: float = FAR) -> list[str]:
+    """All but those far behind, once each was seen as often on odd slices as on even ones."""
+    mean_s = {name: statistics.fmean(calls) for name in slices if (calls := slices[name].calls())}
+    limit_s = far * min(mean_s.values(), default=0.0)
+    out = {
+        name
+        for name, seconds in mean_s.items()
+        if seconds > limit_s and len(slices[name].call_s) == TWO_SLICES
+    }
+    return [name for name in slices if name not in out.difference(STAYING)]
+
+
+def p95_s(call_s: Sequence[float]) -> float:
+    return statistics.quantiles(call_s, n=20)[-1]
+
+
+def sound(cases: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that could be measured."""
+    return [case for case in cases if "failed" not in case]
+
+
+def noise_over(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of all cases; void if it is too much, or nothing tells it."""
+    doubles = [case["noise"] for case in sound(cases) if case["noise"] is not None]
+    noise = statistics.geometric_mean(doubles) if doubles else None
+    return {"noise": noise, "void": noise is None or abs(noise - 1) > VOID_BEYOND}
 
 
 @dataclass(slots=True, kw_only=True)

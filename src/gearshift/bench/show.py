@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gearshift.bench.side_score import sound
+from gearshift.bench.score import sound
 
 SIDES = ("vs_eager", "vs_best_peer", "vs_best_static")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gearshift.bench.arena import Setting
 from gearshift.bench.neighbours import Neighbour, busy
-from gearshift.bench.regions_score import OURS
+from gearshift.bench.score import OURS
 from gearshift.bench.side_score import case_of
 from gearshift.bench.stage import LifePace, Stage, Turns, in_turns, lived
 

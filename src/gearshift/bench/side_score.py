@@ -8,8 +8,15 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gearshift.bench.regions_score import OURS, VOID_BEYOND, Answers, p95_s, slices_of
-from gearshift.bench.score import TWICE, Slices, told_both_ways
+from gearshift.bench.score import (
+    OURS,
+    TWICE,
+    Answers,
+    Slices,
+    p95_s,
+    slices_of,
+    told_both_ways,
+)
 
 TORCH = ("eager", "padded", "eager x1", "padded x1")
 """On all threads and on one."""
@@ -51,15 +58,3 @@ def _noise(means: Mapping[str, float], again: Slices | None) -> float | None:
 def _best_s(slices: Mapping[str, Slices], names: Sequence[str]) -> float:
     some = {name: slices[name] for name in names if name in slices}
     return told_both_ways(some, lambda name, parity: statistics.fmean(some[name].calls(parity)))
-
-
-def sound(cases: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those that could be measured."""
-    return [case for case in cases if "failed" not in case]
-
-
-def noise_over(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of all cases; void if it is too much, or nothing tells it."""
-    doubles = [case["noise"] for case in sound(cases) if case["noise"] is not None]
-    noise = statistics.geometric_mean(doubles) if doubles else None
-    return {"noise": noise, "void": noise is None or abs(noise - 1) > VOID_BEYOND}

@@ -25,9 +25,8 @@ from gearshift.bench.looks import EngineLooks, choice_of
 from gearshift.bench.neighbours import busy
 from gearshift.bench.parts import Built, drawn, regions
 from gearshift.bench.runtime import settings
-from gearshift.bench.score import Slices
+from gearshift.bench.score import Slices, noise_over
 from gearshift.bench.side_by_side import SidePace, neighbours_on, side_by_side
-from gearshift.bench.side_score import noise_over
 from gearshift.bench.split_score import (
     ITSELF,
     UNDIVIDED,

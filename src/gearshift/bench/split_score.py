@@ -7,8 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gearshift.bench.score import Slices, mean_and_least, told_both_ways
-from gearshift.bench.side_score import sound
+from gearshift.bench.score import Slices, mean_and_least, sound, told_both_ways
 from gearshift.decide.split.actions import FOLLOW, NAMES
 
 WINDOW, NEAR = 20, 1.1

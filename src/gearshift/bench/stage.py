@@ -9,19 +9,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from gearshift.bench.arena import Contender, Setting
-from gearshift.bench.regions_score import OURS, slices_of
-from gearshift.bench.score import TWICE
+from gearshift.bench.score import TWICE, TWO_SLICES, in_the_running, slices_of
 from gearshift.errors import GearshiftError
 
 Say = Callable[[str], None]
 Answers = list[dict[str, Any]]
 EXPORT = "export"
-TWO_SLICES = 2
-STAYING = ("onnxruntime", TWICE, OURS)
 NEEDS_EXPORT = ("onnxruntime", "openvino", TWICE)
 
 
@@ -120,20 +116,14 @@ def in_turns(
     answers: dict[str, Answers] = {name: [] for name in names}
     while wanting := [name for name in names if _wants(answers[name], turn, pace)]:
         if turn == TWO_SLICES:
-            wanting = names = in_the_running(answers, pace.far)
+            seen = {name: slices_of(found) for name, found in answers.items()}
+            wanting = names = in_the_running(seen, pace.far)
         stage.say(f"{stage.model}: in turns, round {turn + 1}, {len(wanting)} contenders")
         place = turn % len(wanting)
         for name in wanting[place:] + wanting[:place]:
             answers[name].append(contenders[name].run(pace.slice_s))
         turn += 1
     return answers
-
-
-def in_the_running(answers: Mapping[str, Answers], far: float) -> list[str]:
-    """All but those far behind; the two that tell the noise, and Gearshift, stay."""
-    mean_s = {name: fmean(slices_of(found).calls()) for name, found in answers.items()}
-    limit_s = far * min(mean_s.values())
-    return [name for name in answers if mean_s[name] <= limit_s or name in STAYING]
 
 
 def _wants(answers: Answers, turn: int, pace: Turns) -> bool:

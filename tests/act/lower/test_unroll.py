@@ -17,13 +17,14 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 import gearshift
 from gearshift.act.compile import CHUNK
 from gearshift.act.lower.shares import Shares
-from gearshift.act.lower.unroll import ByRows, elsewhere
+from gearshift.act.lower.unroll import elsewhere
 from gearshift.act.recurrent import choice
 from gearshift.act.recurrent.cell import Cell
 from gearshift.act.recurrent.kernels import by_torch
 from gearshift.act.recurrent.rows import Rows
 from gearshift.act.recurrent.runner import Chunk
 from gearshift.act.recurrent.walk import Walk
+from gearshift.act.recurrent.ways import ByRows
 from gearshift.act.verify import error_between
 from gearshift.errors import MemoryLimitError, PlanError
 from gearshift.plan import Rewrite, Split

@@ -112,6 +112,10 @@ class TeamEngine:
         self._closed = False
         self.device = torch.device("cpu")
 
+    @property
+    def cores_of_each(self) -> list[frozenset[int]]:
+        return [frozenset(engine.spec.cores) for engine in self.engines]
+
     def start(self, work: Any, inputs: Sequence[Any]) -> Job:
         """What cannot be divided, the first of them does."""
         if self._closed:

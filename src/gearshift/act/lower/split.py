@@ -83,7 +83,6 @@ def _by_rows(
 ) -> Executable:
     ledger = RowLedger(order, leaves)
     built = _build(backend, ledger.open_order, team, shared=shared)
-    cores = [frozenset(engine.spec.cores) for engine in team.engines]
     division = RowDivision(
         runs=[part.run for part in built],
         intos=[part.into for part in built],
@@ -91,7 +90,7 @@ def _by_rows(
         inputs=ledger.axes(built[0].inputs),
         outputs=ledger.axes(built[0].outputs),
         sizes=ledger.feeds(built[0].sizes),
-        shares=Shares(len(team.engines), split.shares, cores),
+        shares=Shares(len(team.engines), split.shares, team.cores_of_each),
         interleaved=split.how == INTERLEAVED,
     )
     held_bytes = sum({id(part): part.held_bytes for part in built}.values())
