@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import gearshift
-from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.busy import Neighbour, busy
 from gearshift.capture.load import capture
 from gearshift.decide.guard import Limits
 from gearshift.errors import VerifyError

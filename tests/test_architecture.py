@@ -16,7 +16,7 @@ import gearshift
 ROOT = Path(gearshift.__file__).parent
 FACADE = "gearshift"
 PARTS = {"ir", "plan", "capture", "act", "zoo", "errors", "observe", "predict", "decide"}
-PARTS |= {"endings", "settings", "loop", "hands", "changeover", "rehearsal", "view", "sim"}
+PARTS |= {"busy", "endings", "settings", "loop", "hands", "changeover", "rehearsal", "view", "sim"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "zoo": set(),
     "capture": {"ir", "errors", "zoo"},
     "settings": set(),
+    "busy": set(),
     "endings": set(),
     "act": {"ir", "plan", "capture", "errors"},
     "observe": {"ir", "plan", "errors", "settings"},

@@ -11,7 +11,7 @@ from torch import nn
 
 import gearshift
 from gearshift import Tolerance
-from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.busy import Neighbour, busy
 from gearshift.live import Called, Run, Series, run_live
 
 

@@ -1,5 +1,8 @@
 """Before the first call, on a machine made of numbers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
 import pytest
 
 from gearshift.decide.control import InProcess
@@ -125,6 +128,63 @@ def test_what_does_not_fit_into_the_time_is_left_to_calls() -> None:
     assert world.made_ready == [TWO]
     assert world.now_s - now_s < seconds + BUILD_S + 1
     assert world.plan == TWO
+
+
+def beside_a_stand_in(world: World) -> Loop:
+    @contextmanager
+    def stand_in() -> Iterator[None]:
+        world.neighbours += 1
+        yield
+        world.neighbours -= 1
+
+    running = start(world)
+    rehearse(running, PLANS.values(), SECONDS, world.clock, stand_in)
+    return running
+
+
+def test_what_is_best_beside_a_neighbour_is_known_before_one_comes() -> None:
+    world = World()
+    running = beside_a_stand_in(world)
+    assert world.plan == TWO, "nobody is there yet"
+    assert running.sampler.neighbours == 0, "the stand-in was seen to go"
+    world.live(running, 3)
+    world.neighbours = 1
+    came_s = world.now_s
+    world.live(running, 2)
+    assert world.plan == ONE
+    assert world.switches[-1][0] - came_s < 1.0
+    assert not world.tried, "what is known needs no trial"
+
+
+def test_what_is_far_behind_beside_a_neighbour_is_not_played_there() -> None:
+    running = beside_a_stand_in(World())
+    beside = Situation(signature="x", neighbours=1)
+    known = {f for f in PLANS if running.guard.model.measured(beside, f) is not None}
+    assert known == {TWO.fingerprint, ONE.fingerprint}
+
+
+def test_where_somebody_is_already_there_no_stand_in_comes() -> None:
+    world = World({**TIMES, **{(plan, 2): 0.1 for plan in PLANS.values()}})
+    world.neighbours = 1
+    running = beside_a_stand_in(world)
+    assert all(situation.neighbours == 1 for situation in running.guard.model.situations())
+
+
+def test_a_stand_in_that_nobody_sees_teaches_nothing() -> None:
+    world = World()
+    running = start(world)
+    rehearse(running, PLANS.values(), SECONDS, world.clock, nullcontext)
+    assert all(situation.neighbours == 0 for situation in running.guard.model.situations())
+    assert world.plan == TWO
+
+
+def test_the_time_of_a_rehearsal_counts_for_what_trying_may_cost() -> None:
+    world = World()
+    running = start(world)
+    credit_s, now_s = running.guard.credit_s, world.now_s
+    rehearse(running, PLANS.values(), SECONDS, world.clock)
+    share = running.guard.limits.explore_share
+    assert running.guard.credit_s - credit_s == pytest.approx(share * (world.now_s - now_s))
 
 
 def test_what_is_slow_to_build_is_for_the_time_beside_calls() -> None:

@@ -16,6 +16,7 @@ from gearshift.act.background import Background
 from gearshift.act.changes import Changes
 from gearshift.act.executor import key_of, outer_key
 from gearshift.act.labels import signature_text, size_number
+from gearshift.busy import ARITHMETIC, Neighbour, busy
 from gearshift.decide.bandit import Bandit
 from gearshift.decide.control import ChildProcess
 from gearshift.decide.guard import Guard, Limits
@@ -110,7 +111,7 @@ def open_loop(
         sampler=Sampler(open_hal(), space.max_threads, signature=signature),
         control=control,
         guard=Guard(
-            Table(space.usable_cores), plans, costs, limits, capture_s=runtime.program.capture_s
+            Table(space.usable_cores), plans, costs, limits, before_s=runtime.program.capture_s
         ),
         hands=hands,
     )
@@ -120,7 +121,9 @@ def open_loop(
         if known:
             loop.recall()
         if limits.setup_s and policy in (Bandit.name, PPO) and hands.can_play:
-            rehearse(loop, plans.values(), limits.setup_s)
+            crowded = space.usable_cores > 1
+            stand_in = partial(busy, (Neighbour(kind=ARITHMETIC, core=None),)) if crowded else None
+            rehearse(loop, plans.values(), limits.setup_s, stand_in=stand_in)
     except Exception:  # then plans are found while calls flow; a bug is shown, not swallowed
         log.exception("what could be known before the first call is not")
     except BaseException:
@@ -218,11 +221,11 @@ def costs(loop: Loop) -> dict[str, str]:
         here, there = loop.cost_s / lived_s, answer.cpu_s / lived_s
         told = f"{here:.2%} of a core here, {there:.2%} in the control process"
         found["cost of monitoring"] = told
-    budgeted_s = guard.capture_s + guard.served_s
+    budgeted_s = guard.before_s + guard.served_s
     if budgeted_s > 0:
         share, most = guard.spent_s / budgeted_s, guard.limits.explore_share
         found["cost of trials"] = (
-            f"{share:.2%} of the time of capture and all calls, at most {most:.0%}"
+            f"{share:.2%} of the time of capture, rehearsal and all calls, at most {most:.0%}"
         )
         found["plans built"] = f"{guard.building_s:.1f} s beside calls"
         if guard.measuring_s:

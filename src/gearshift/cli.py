@@ -156,9 +156,9 @@ def bench(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="May be given several times; default: a few built-in. Heeded by overhead"
-            " (built-in names only), regions, rnn (lstm_l2_h256_t100_b8_uniform and the like) and"
-            " runtime; split has models of its own.",
+            help="May be given several times; default: a few built-in. Of overhead built-in names"
+            " only; of rnn lstm_l2_h256_t100_b8_uniform and the like; of split without the regions"
+            " that it measures by themselves.",
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Per case, of overhead.")] = 5.0,

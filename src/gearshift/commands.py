@@ -189,7 +189,8 @@ def bench(
         _print(data, as_json, lambda: show_runtime(data, wide()))
     if data["void"]:
         raise GearshiftError(_why_void(data["noise"]))
-    worst = max((case.get("max_error") or 0.0 for case in data["cases"]), default=0.0)
+    cases = (*data["cases"], *data.get("models", ()))
+    worst = max((case.get("max_error") or 0.0 for case in cases), default=0.0)
     if worst > Tolerance().single:
         raise VerifyError(f"outputs differed from the model's by {worst:.2g}")
 
@@ -255,12 +256,13 @@ def _bench_rnn(models: list[str] | None, seed: int, quick: bool) -> dict[str, An
 def _bench_split(models: list[str] | None, seed: int, quick: bool) -> dict[str, Any]:
     from gearshift.bench import split
 
-    if models:
-        raise UsageError("bench split has regions and models of its own; leave out --model")
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < NUM_ENGINES:
         raise UsageError("bench split divides over two cores, and there is only one")
     pace = split.QUICK if quick else split.Pace()
+    if models:
+        _refuse_odd_inputs("split", models)
+        pace = pace.of(models)
     return split.measure(seed=seed, cores=cores, pace=pace, say=say)
 
 

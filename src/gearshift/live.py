@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from gearshift.act.verify import Tolerance, compare, error_between
-from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.busy import Neighbour, busy
 from gearshift.errors import VerifyError
 from gearshift.runtime import Runtime
 from gearshift.view.story import towards_end

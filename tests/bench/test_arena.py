@@ -12,7 +12,7 @@ import pytest
 
 from gearshift.bench.arena import Contender, Setting
 from gearshift.bench.contender import BUILD, REST
-from gearshift.bench.neighbours import Neighbour, busy
+from gearshift.busy import Neighbour, busy
 from gearshift.errors import GearshiftError
 
 FACTORY = """

@@ -10,9 +10,9 @@ import pytest
 
 from gearshift.bench import runtime
 from gearshift.bench.arena import Setting
-from gearshift.bench.neighbours import Neighbour
 from gearshift.bench.score import TWICE, Slices
 from gearshift.bench.traces import Phase
+from gearshift.busy import Neighbour
 
 ONE = (Neighbour(kind="arithmetic", core=0),)
 TRACE = {

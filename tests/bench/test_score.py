@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from gearshift.bench.neighbours import Neighbour
 from gearshift.bench.runtime import _by_phase
 from gearshift.bench.score import (
     PEERS,
@@ -18,6 +17,7 @@ from gearshift.bench.score import (
 )
 from gearshift.bench.score import case_of as case_in_two_lives
 from gearshift.bench.traces import Phase, traces
+from gearshift.busy import Neighbour
 
 QUIET = Phase(neighbours=(), seconds=10.0)
 BUSY = Phase(neighbours=(Neighbour(kind="arithmetic", core=0),), seconds=10.0)

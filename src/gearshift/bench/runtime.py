@@ -17,7 +17,6 @@ from time import perf_counter, sleep
 from typing import Any
 
 from gearshift.bench.arena import Contender, Setting
-from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.bench.score import (
     PEERS,
     TWICE,
@@ -31,6 +30,7 @@ from gearshift.bench.score import (
     summary_of,
 )
 from gearshift.bench.traces import Phase, traces
+from gearshift.busy import Neighbour, busy
 
 Say = Callable[[str], None]
 Condition = tuple[Neighbour, ...]

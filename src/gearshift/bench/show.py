@@ -85,7 +85,21 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
         if "failed" in case:
             out.print(f"{next(iter(case['case'].values()))}: {case['failed']}", markup=False)
     cases, steps = (sound(data[kind]) for kind in ("cases", "steps"))
-    players = list(cases[0]["players"]) if cases else []
+    if cases:
+        _show_divided(cases, data["summary"], out)
+    if steps:
+        _show_steps(steps, out)
+    if data["models"]:
+        _show_sides(data["models"], (*SIDES, "p95_vs_best_static", "noise"), out)
+    if data["summary"]["models"]:
+        _summary(data["summary"]["models"], out)
+    out.print(f"a choice of the learned player: {data['decision_s'] * 1e6:.0f} us")
+
+
+def _show_divided(
+    cases: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], out: Console
+) -> None:
+    players = list(cases[0]["players"])
     title = "ms a call, and shares of the oracle: the best of all ways to divide"
     ours = ("by itself", *players)
     table = _table(title, 3, "region", "engines", "oracle", "ms", "none both", *ours)
@@ -96,14 +110,6 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
         told = [case["by_itself"], *(case["players"][player] for player in players)]
         table.add_row(*about, *times, *(f"{found['of_oracle']:.2f}" for found in told))
     out.print(table)
-    title = "a neighbour comes and goes: calls until within 10 % of the oracle, and regret"
-    table = _table(title, 2, "model", "", "comes", "goes", "regret")
-    for step in steps:
-        for way, found in step["steps"].items():
-            calls = ["never" if count is None else str(count) for count in found["calls_to_follow"]]
-            table.add_row(step["case"]["model"], way, *calls, f"{found['regret']:.1%}")
-    out.print(table)
-    summary = data["summary"]
     title = f"share of the oracle, geometric mean; the best fixed way: {summary['best_fixed']}"
     shares = _table(title, 1, "engines", "best fixed", *ours)
     groups = {**summary["engines"], "regions the agent never saw": summary["unseen"]}
@@ -111,11 +117,16 @@ def show_split(data: Mapping[str, Any], out: Console) -> None:
         if found is not None:
             shares.add_row(engines, *(f"{found[name]:.2f}" for name in ("best fixed", *ours)))
     out.print(shares)
-    if data["models"]:
-        _show_sides(data["models"], (*SIDES, "p95_vs_best_static", "noise"), out)
-    if summary["models"]:
-        _summary(summary["models"], out)
-    out.print(f"a choice of the learned player: {data['decision_s'] * 1e6:.0f} us")
+
+
+def _show_steps(steps: Sequence[Mapping[str, Any]], out: Console) -> None:
+    title = "a neighbour comes and goes: calls until within 10 % of the oracle, and regret"
+    table = _table(title, 2, "model", "", "comes", "goes", "regret")
+    for step in steps:
+        for way, found in step["steps"].items():
+            calls = ["never" if count is None else str(count) for count in found["calls_to_follow"]]
+            table.add_row(step["case"]["model"], way, *calls, f"{found['regret']:.1%}")
+    out.print(table)
 
 
 def show_regions(data: Mapping[str, Any], out: Console) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gearshift.bench.arena import Setting
-from gearshift.bench.neighbours import Neighbour, busy
 from gearshift.bench.score import OURS
 from gearshift.bench.side_score import case_of
 from gearshift.bench.stage import LifePace, Stage, Turns, in_turns, lived
+from gearshift.busy import Neighbour, busy
 
 QUIET, NEIGHBOUR = "quiet", "neighbour"
 ADAPTING = Setting(kind=OURS, warm_up=0)

@@ -10,7 +10,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from random import Random
 from tempfile import TemporaryDirectory
@@ -22,7 +22,6 @@ import torch
 
 from gearshift.bench.divided import Divided, block, divided, in_blocks, timed
 from gearshift.bench.looks import EngineLooks, choice_of
-from gearshift.bench.neighbours import busy
 from gearshift.bench.parts import Built, drawn, regions
 from gearshift.bench.runtime import settings
 from gearshift.bench.score import Slices, noise_over
@@ -36,6 +35,7 @@ from gearshift.bench.split_score import (
     summary_of,
 )
 from gearshift.bench.stage import LifePace, Turns, stage_of
+from gearshift.busy import busy
 from gearshift.capture.load import load
 from gearshift.decide.keep import Keep
 from gearshift.decide.learn.dqn import Dqn
@@ -96,6 +96,11 @@ class Pace:
     """Through a step."""
     beside_peers: tuple[str, ...] = (*models, "resnet18", "mobilenet_v2")
     side: SidePace = SIDE
+
+    def of(self, models: Sequence[str]) -> "Pace":
+        """These models, and no region by itself."""
+        some = tuple(models)
+        return replace(self, only=(), models=some, beside_peers=some if self.beside_peers else ())
 
 
 QUICK = Pace(
@@ -270,6 +275,8 @@ def _step_case(name: str, core: int, pace: Pace, say: Say) -> list[dict[str, Any
     ):
         ways = {action: partial(whole.call, action) for action in whole.ready}
         ways |= {by_other(action): partial(other.call, action) for action in other.ready}
+        if NAMES[FOLLOW] not in ways:
+            raise GearshiftError(f"{name}: its rows cannot be divided, so that no share follows")
         oracles_s = []
         for count in (0, 1):
             say(f"{name}: every way, {count} neighbours")

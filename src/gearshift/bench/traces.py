@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gearshift.bench.neighbours import KINDS, Neighbour
+from gearshift.busy import KINDS, Neighbour
 
 LONG = 2
 """So many times as long as a phase in between is one that is alone."""

@@ -43,7 +43,7 @@ MAX_LOST = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     explore_share: float = 0.02
-    """Of the time of capture and all calls, what trying unknown plans may cost."""
+    """Of the time of capture, rehearsal and all calls, what trying unknown plans may cost."""
     build_share: float = 0.03
     """Of the time of all calls, how long plans may be built in the background, once none is
     foreseen to be better."""
@@ -90,13 +90,13 @@ class Guard:
         costs: Costs,
         limits: Limits,
         *,
-        capture_s: float = 0.0,
+        before_s: float = 0.0,
     ) -> None:
-        """`capture_s` is the time that went by before the first call: it counts for exploration, so
+        """`before_s` is the time that went by before the first call: it counts for exploration, so
         that there is something to try with from the start."""
         self.model, self.costs, self.limits = model, costs, limits
         self.plans = dict(plans)
-        self.capture_s, self.served_s, self.spent_s = capture_s, 0.0, 0.0
+        self.before_s, self.served_s, self.spent_s = before_s, 0.0, 0.0
         self.building_s = self.measuring_s = 0.0
         self._recalled: set[Situation] = set()
         self.frozen_until_s = -math.inf
@@ -116,7 +116,7 @@ class Guard:
     @property
     def credit_s(self) -> float:
         """What exploration may still cost."""
-        return self.limits.explore_share * (self.capture_s + self.served_s) - self.spent_s
+        return self.limits.explore_share * (self.before_s + self.served_s) - self.spent_s
 
     def note(self, snapshot: Snapshot) -> None:
         self.costs.note(snapshot, self.plans)

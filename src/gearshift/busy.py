@@ -1,4 +1,4 @@
-"""Busy processes that take cores away, as a benchmark's trace says.
+"""Busy processes that take cores away: stand-ins for neighbours.
 
 Must not know who is measured beside them.
 """
@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+ARITHMETIC = "arithmetic"
 KINDS = {
-    "arithmetic": "def work():\n    sum(range(100_000))",
+    ARITHMETIC: "def work():\n    sum(range(100_000))",
     "memory": "import numpy\na = numpy.zeros(1 << 25)\ndef work():\n    global a\n    a += 1.0",
 }
 WHILE_WANTED = "import os\nwhile os.path.exists('/proc/{pid}'):\n    work()"
