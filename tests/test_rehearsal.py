@@ -178,6 +178,18 @@ def test_a_stand_in_that_nobody_sees_teaches_nothing() -> None:
     assert world.plan == TWO
 
 
+def test_what_took_turns_does_not_take_turns_again_on_live_calls() -> None:
+    alike = {**TIMES, (ONE, 0): 1.05 * TIMES[TWO, 0]}
+    world = World(alike)
+    running = rehearsed(world)
+    assert world.plan == TWO
+    world.live(running, 20)
+    assert not world.tried
+    unrehearsed = World(alike)
+    unrehearsed.live(start(unrehearsed), 20)
+    assert unrehearsed.tried, "else they do"
+
+
 def test_the_time_of_a_rehearsal_counts_for_what_trying_may_cost() -> None:
     world = World()
     running = start(world)

@@ -133,6 +133,19 @@ class Changeover:
         self.guard.refused(proposal.plan.fingerprint, snapshot.at_s)
         self._tell(proposal, snapshot.situation, snapshot, kept=False, why=why)
 
+    def told_apart(
+        self, proposal: Proposal, snapshot: Snapshot, other: str, gain: float, calls: int
+    ) -> None:
+        """It took turns with another that was better, without a trial."""
+        situation = snapshot.situation
+        if situation is not None:
+            self.guard.model.relate(situation, proposal.plan.fingerprint, other, gain, calls)
+            compared = Compared(other=other, times_as_fast=gain, calls=calls)
+            why = f"{_told(gain, 'faster', 'slower')} over {calls} calls in turns"
+            self._tell(
+                proposal, situation, snapshot, kept=False, why=why, gain=gain, compared=compared
+            )
+
     def _built(self, start_s: float) -> None:
         self.building = None
         self.guard.built(min(LONGEST_BUILD_S, monotonic() - start_s))

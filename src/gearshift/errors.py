@@ -56,7 +56,10 @@ class MemoryLimitError(GearshiftError):
 
 
 class EngineError(GearshiftError):
-    pass
+    def __init__(self, reason: str, engine: str | None = None) -> None:
+        """`engine`: which one of a team."""
+        self.engine = engine
+        super().__init__(reason)
 
 
 class CheckpointError(GearshiftError):

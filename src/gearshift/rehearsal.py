@@ -6,11 +6,13 @@ told and kept like what calls took.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from math import inf
+from math import inf, log
+from statistics import fmean
 from time import monotonic
 from typing import NamedTuple
 
 from gearshift.decide.policy import How, Proposal
+from gearshift.decide.trial import AT_LEAST, times_as_fast
 from gearshift.ir.snapshot import Situation
 from gearshift.loop import Loop
 from gearshift.plan.library import Build, entry_of
@@ -171,12 +173,31 @@ class Rehearsal:
         least_s, most_s = final_s
         calls_s = FINAL_CALLS * sum(self._known()[plan] for plan in self.close())
         self.end_s = max(self.end_s, self.clock() + max(least_s, min(calls_s, most_s)))
+        situation = self.situation
+        took_s: dict[Plan, list[float]] = {plan: [] for plan in self.close()}
         for _ in range(ROUNDS):
-            for plan in self.close():
+            for plan in took_s:
                 if self.left_s() > 0:
-                    self._time(plan, TURN)
+                    took_s[plan] += self._time(plan, TURN)
+        if self.situation == situation:
+            self._tell_turns(took_s)
 
-    def _time(self, plan: Plan, play: Play) -> None:
+    def _tell_turns(self, took_s: dict[Plan, list[float]]) -> None:
+        """As if they had been on live calls, so that they need not take turns there, too."""
+        enough = {plan: seconds for plan, seconds in took_s.items() if len(seconds) >= AT_LEAST}
+        best = min(enough, key=lambda plan: fmean(map(log, enough[plan])), default=None)
+        if best is None or self.loop.seen is None:
+            return
+        for plan, seconds in enough.items():
+            if plan != best:
+                proposal = Proposal(plan=plan, how=How.TRY, reason=REASON)
+                gain = times_as_fast(enough[best], seconds)
+                self.loop.changeover.told_apart(
+                    proposal, self.loop.seen, best.fingerprint, gain, len(seconds)
+                )
+
+    def _time(self, plan: Plan, play: Play) -> list[float]:
+        """What calls took."""
         loop = self.loop
         self.hands.play(plan, play.warm_up_s, 1, loop.glance)
         loop.glance()
@@ -186,6 +207,10 @@ class Rehearsal:
         loop.seen = snapshot = loop.observe()
         self.guard.note(snapshot)
         loop.ask(snapshot)
+        mine = [sample for sample in snapshot.samples if sample.plan == plan.fingerprint]
+        return [
+            s for sample in mine if sample.situation == snapshot.situation for s in sample.seconds
+        ]
 
     def _known_s(self, plan: Plan) -> float | None:
         if self.situation is None:

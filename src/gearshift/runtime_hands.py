@@ -115,7 +115,8 @@ class RuntimeHands:
         if kept != self._kept_off:
             allow(threads, cores - {spare_core} or cores)
             self._kept_off = kept
-        busy = frozenset() if spare_core is None else cores - {spare_core}
+        all_but_one = spare_core is not None and count >= len(cores) - 1
+        busy = cores - {spare_core} if all_but_one else frozenset()
         for shares in filter(None, (getattr(built.run, "shares", None) for built in executables)):
             shares.expect(busy)
 

@@ -18,7 +18,7 @@ from gearshift.capture.program import Expression, Fragment, Ref, Shapes, SizeVal
 from gearshift.errors import CompileError, GearshiftError
 from gearshift.ir.region import boundary, run_order
 from gearshift.ir.topology import CALLER, members
-from gearshift.plan.plan import Plan, Region
+from gearshift.plan.plan import Plan, Region, on_caller
 from gearshift.plan.rewrite import BUFFERS, EAGER, TILES, Rewrite
 from gearshift.plan.split import COLUMNS, DEPTH, INTERLEAVED, ROWS
 from gearshift.plan.unroll import Unroll
@@ -292,11 +292,8 @@ def _in_chunks(region: Region) -> Region:
 
 
 def _any_shape_region(region: Region) -> Region:
-    rewrite = _at_any_shape(region.rewrite)
-    if region.split is None:
-        return replace(region, rewrite=rewrite)
-    together = replace(rewrite, threads=region.threads)
-    return replace(region, engine=CALLER, split=None, rewrite=together)
+    anywhere = replace(region, rewrite=_at_any_shape(region.rewrite))
+    return anywhere if region.split is None else on_caller(anywhere)
 
 
 def _at_any_shape(rewrite: Rewrite) -> Rewrite:

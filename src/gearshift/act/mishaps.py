@@ -5,7 +5,6 @@ Must not know who decides or how a plan is built; another plan is asked for in t
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from gearshift.act.background import Background
@@ -15,9 +14,10 @@ from gearshift.act.renew import Renewal
 from gearshift.act.serving import Serving
 from gearshift.act.variants import Variants
 from gearshift.capture.weights import WeightWatch
-from gearshift.errors import VerifyError
+from gearshift.errors import EngineError, VerifyError
 from gearshift.ir.topology import CALLER, members
 from gearshift.plan import Plan, Region
+from gearshift.plan.plan import on_caller
 
 
 class Mishaps:
@@ -65,16 +65,13 @@ class Mishaps:
         text = _told(error)
         self._changes.record(plan, f"region {region.name} failed on {region.engine}", text)
         self._tell_eager("a plan failed")
-        if region.engine == CALLER:
+        culprit = _culprit(region.engine, error)
+        if culprit is None:
             self._changes.ban(plan, f"it failed: {text}")
             return
-        for engine in members(region.engine):
-            self._pool.quarantine(engine, text)
-        moved = tuple(
-            replace(r, engine=CALLER, split=None) if r.engine == region.engine else r
-            for r in plan.regions
-        )
-        reason = f"engine {region.engine} is quarantined"
+        self._pool.quarantine(culprit, text)
+        moved = tuple(on_caller(r) if culprit in members(r.engine) else r for r in plan.regions)
+        reason = f"engine {culprit} is quarantined"
         count, instead = self._changes.count, Plan(regions=moved)
         self._background.submit(lambda: self._changes.swap_unless_overtaken(instead, reason, count))
 
@@ -106,6 +103,16 @@ class Mishaps:
         eager = self._serving.eager.executor
         if self._serving.active is eager:
             self._changes.record(eager.plan, reason, "serves until another plan is ready")
+
+
+def _culprit(engine: str, error: Exception) -> str | None:
+    """The engine to be avoided; None if it is the plan. Of a team only who failed itself: what
+    divides the work and joins it is the plan's."""
+    if engine == CALLER:
+        return None
+    if len(members(engine)) == 1:
+        return engine
+    return error.engine if isinstance(error, EngineError) else None
 
 
 def _told(error: Exception) -> str:

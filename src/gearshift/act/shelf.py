@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gearshift.act.prepared import Prepared
 from gearshift.plan.plan import Plan
 
-MAX_PLANS, FEW, FEW_BYTES = 8, 3, 1 << 29
+MAX_PLANS, FEW, FEW_BYTES = 8, 3, 1 << 30
 """More than a few stand by only as long as all of them together are small."""
 
 

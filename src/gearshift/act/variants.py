@@ -115,6 +115,9 @@ class Variants:
             kind = (variant.signature, parts)
             verdict = verify(variant, exam, self.shop.tolerance, exams.passed(exam, kind))
             exams.note(exam, kind, verdict.finite_only)
+            for built in variant.executables:
+                if (shares := getattr(built.run, "shares", None)) is not None:
+                    shares.rehearsed()
         except GearshiftError:
             raise
         except Exception as failure:

@@ -8,7 +8,7 @@ have followed. Whole models are set beside their peers, quiet and beside a neigh
 
 import os
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -42,7 +42,7 @@ from gearshift.decide.learn.dqn import Dqn
 from gearshift.decide.policies import MARGIN
 from gearshift.decide.split.actions import FOLLOW, NAMES, NUM_ENGINES
 from gearshift.decide.split.agent import ROLE, SHIPPED
-from gearshift.decide.split.players import Bandit, Greedy, Learned, Player, Share
+from gearshift.decide.split.players import Bandit, Fixed, Greedy, Learned, Player, Share
 from gearshift.decide.split.view import EngineView, SplitView
 from gearshift.errors import GearshiftError
 from gearshift.ir.roofline import Roofline
@@ -169,7 +169,7 @@ def _players(seed: int) -> list[Player]:
     random = np.random.default_rng(seed)
     agent = Dqn(ROLE.read(SHIPPED).network, ROLE.settings, random, ROLE.prior)
     learned = Learned(agent, learning=True, margin=MARGIN)
-    return [Share(), Greedy(), Bandit(np.random.default_rng(seed)), learned]
+    return [Fixed(FOLLOW), Share(), Greedy(), Bandit(np.random.default_rng(seed)), learned]
 
 
 def _choices(seed: int, roofline: Roofline, region: Divided) -> dict[str, str]:
@@ -228,10 +228,11 @@ def _region_cases(
                     **{by_other(action): partial(other.call, action) for action in other.ready},
                     ITSELF: partial(serving, *args),
                 }
-                slices = _in_turns(ways, pace.rounds)
+                chosen = choices(region)
+                slices = _in_turns(ways, pace.rounds, {ITSELF, *chosen.values()})
                 unseen = name in _unseen()
                 about = {"region": name, "engines": engines, "slower": core, "unseen": unseen}
-                found.append(case_of(about, slices, choices(region), serving.plan.summary))
+                found.append(case_of(about, slices, chosen, serving.plan.summary))
     return found
 
 
@@ -252,11 +253,16 @@ def _serve(call: Callable[..., Any], args: tuple[Any, ...], seconds: float) -> N
             call(*args)
 
 
-def _in_turns(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Slices]:
-    """All of them, then those that may be the best, and the runtime, more often."""
+def _in_turns(
+    ways: Mapping[str, Callable[[], Any]], rounds: int, compared: Collection[str] = ()
+) -> dict[str, Slices]:
+    """All of them, then more often those that may be the best, of both backends and of the
+    players', and those that are compared with them."""
     slices = in_blocks(ways, rounds)
     best = sorted(slices, key=lambda name: statistics.fmean(slices[name].calls()))
-    again = {name: ways[name] for name in ways if name in best[:FINALISTS] or name == ITSELF}
+    players = [name for name in best if name in NAMES]
+    finalists = {*best[:FINALISTS], *players[:FINALISTS], *compared}
+    again = {name: call for name, call in ways.items() if name in finalists}
     for name, found in in_blocks(again, MORE * rounds).items():
         slices[name].call_s += found.call_s
     return slices

@@ -20,7 +20,11 @@ FIXED = tuple(name for name in NAMES if name != NAMES[FOLLOW])
 
 
 def best_s(ways: Mapping[str, Slices]) -> float:
-    return told_both_ways(ways, lambda name, parity: statistics.fmean(ways[name].calls(parity)))
+    """Of those that had the most turns: among many that had a few, the best would be one that was
+    lucky."""
+    most = max(len(found.call_s) for found in ways.values())
+    often = {name: found for name, found in ways.items() if len(found.call_s) == most}
+    return told_both_ways(often, lambda name, parity: statistics.fmean(often[name].calls(parity)))
 
 
 def settled(call_s: Sequence[float], oracle_s: float) -> int | None:

@@ -45,6 +45,14 @@ class Region:
         return str(how) if self.split is None else f"{how} {self.split}"
 
 
+def on_caller(region: Region) -> Region:
+    """Undivided, on the calling thread and as many more as there were."""
+    if region.split is None:
+        return replace(region, engine=CALLER)
+    together = replace(region.rewrite, threads=region.threads)
+    return replace(region, engine=CALLER, split=None, rewrite=together)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Not slotted: fingerprint and summary are made once, on first use."""

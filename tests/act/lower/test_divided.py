@@ -1,6 +1,7 @@
 """A region divided over two engines: the same answers, at the same time."""
 
 import os
+from statistics import median
 
 import pytest
 import torch
@@ -9,10 +10,12 @@ from torch import Tensor, nn
 import gearshift
 from gearshift.act.compile import any_shape_regions
 from gearshift.act.engines import PinnedEngine, TeamEngine, check_engine, open_engine, parse_engine
+from gearshift.act.lower.split import RowDivision
 from gearshift.act.verify import error_between
-from gearshift.errors import PlanError
+from gearshift.errors import GearshiftError, PlanError
 from gearshift.plan import Region, Rewrite, Split
 from gearshift.plan.plan import whole
+from tests.act.lower.at_work import at_work
 
 CORES = [f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]]
 TEAM = "+".join(CORES)
@@ -57,9 +60,12 @@ def test_a_team_does_an_engines_duty() -> None:
         engine.close()
 
 
+ROWS_OF_FIVE = {(1, 1): (3, 2), (7, 1): (5, 0), (0, 1): (0, 5), (3, 1): (4, 1)}
+
+
 @pytest.mark.capability("split.rows-ratio")
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("shares", [None, (1, 1), (7, 1), (0, 1)])
+@pytest.mark.parametrize("shares", [None, *ROWS_OF_FIVE])
 def test_rows_in_any_ratio_give_the_models_answers(
     backend: str, shares: tuple[int, int] | None
 ) -> None:
@@ -70,6 +76,12 @@ def test_rows_in_any_ratio_give_the_models_answers(
             x = torch.randn(5, 3, 8, 8)
             assert error_between(model(x), runtime(x)) < 1e-5
         assert runtime.faults == {}
+        found = at_work(runtime)
+        assert sum(found.values()) == pytest.approx(1)
+        assert set(found) <= set(CORES)
+        if shares is not None:
+            rows = dict(zip(CORES, ROWS_OF_FIVE[shares], strict=True))
+            assert found == {engine: count / 5 for engine, count in rows.items() if count}
 
 
 @pytest.mark.capability("split.rows-interleaved")
@@ -86,6 +98,8 @@ def test_interleaved_rows_give_the_models_answers(backend: str, num_rows: int) -
                 want, have = model(*given), runtime(*given)
                 assert error_between(want["best"], have["best"]) == 0
                 assert error_between(want["steps"], have["steps"]) < 1e-5
+            assert runtime.faults == {}
+            assert split.how != "interleaved" or set(at_work(runtime)) == set(CORES)
 
 
 @pytest.mark.capability("split.region")
@@ -105,7 +119,7 @@ def test_parts_run_at_the_same_time_and_are_gathered_once() -> None:
         assert [first, second] == CORES
         together_s = min(end_0, end_1) - max(begin_0, begin_1)
         shares_together.append(together_s / min(end_0 - begin_0, end_1 - begin_1))
-    assert max(shares_together) > 0.5
+    assert median(shares_together) > 0.5
 
 
 def test_a_part_of_a_model_is_divided_the_rest_is_not() -> None:
@@ -168,7 +182,66 @@ def test_an_engine_that_fails_costs_no_call(monkeypatch: pytest.MonkeyPatch) -> 
         assert runtime.settle(60)
         assert runtime.faults == {TEAM: 1}
         assert error_between(model(x), runtime(x)) < 1e-5
-        assert runtime.plan.regions[0].split is None
+        (region,) = runtime.plan.regions
+        assert (region.split, region.engine, region.threads) == (None, "caller", 2)
+        assert CORES[0] in runtime.space.engines, "the other one is well"
+        assert CORES[1] not in runtime.space.engines
+
+
+def test_what_fails_to_be_joined_is_the_plans_fault_not_an_engines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def join(*told: object) -> object:
+        raise MemoryError("no room for the whole")
+
+    model, x = small_cnn(), torch.randn(4, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        plan = divided(runtime, "onnxruntime", Split(shares=(1, 1)))
+        runtime.swap(plan)
+        monkeypatch.setattr(RowDivision, "join", join)
+        assert error_between(model(x), runtime(x)) < 1e-5
+        assert runtime.faults == {TEAM: 1}
+        assert set(CORES) <= set(runtime.space.engines)
+        with pytest.raises(GearshiftError, match="no room"):
+            runtime.swap(plan)
+
+
+def test_fewer_rows_than_engines_stay_with_what_is_built_for_any_size(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model, x = small_cnn(), torch.randn(4, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(divided(runtime, "onnxruntime", Split()))
+        for _ in range(6):
+            lone = torch.randn(1, 3, 8, 8)
+            assert error_between(model(lone), runtime(lone)) < 1e-5
+            assert runtime.settle(60)
+        assert runtime.faults == {}
+    assert "1 rows for 2 engines" in caplog.text
+
+
+def test_no_call_is_divided_as_lopsided_as_plans_are_verified() -> None:
+    model, x = small_cnn(), torch.randn(4, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        for backend in BACKENDS:
+            runtime.swap(divided(runtime, backend, Split()))
+            runtime(x)
+            assert set(at_work(runtime).values()) == {0.5}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int32])
+def test_other_types_of_numbers_are_divided_too(dtype: torch.dtype) -> None:
+    class Sums(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return (x * 3 + x).cumsum(1), x > 2
+
+    given = (torch.arange(24).reshape(6, 4) % 7).to(dtype)
+    with gearshift.adapt(Sums().eval(), given, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(divided(runtime, "onnxruntime", Split(shares=(1, 2))))
+        sums, larger = runtime(given)
+        assert torch.equal(sums, (given * 4).cumsum(1))
+        assert torch.equal(larger, given > 2)
+        assert at_work(runtime) == {CORES[0]: 2 / 6, CORES[1]: 4 / 6}
 
 
 def test_what_several_threads_ask_at_once_is_not_mixed() -> None:

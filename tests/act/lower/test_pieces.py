@@ -13,6 +13,7 @@ from gearshift.act.verify import error_between
 from gearshift.errors import PlanError
 from gearshift.plan import Rewrite, Split
 from gearshift.plan.plan import whole
+from tests.act.lower.at_work import at_work
 from tests.act.lower.test_divided import BACKENDS, TEAM
 
 IMAGE, SIGNAL, ROWS, STEPS = (1, 6, 23, 17), (2, 6, 31), (3, 12), (2, 5, 12)
@@ -152,6 +153,10 @@ def compare(make: Callable[[], nn.Module], shape: tuple[int, ...], split: Split,
             for one, other in pairs:
                 assert error_between(one, other) < 1e-5
         assert runtime.faults == {}
+        found = at_work(runtime)
+        assert set(found) == set(TEAM.split("+"))
+        shares = split.shares_of(len(found))
+        assert list(found.values()) == [share / sum(shares) for share in shares]
 
 
 @pytest.mark.capability("split.spatial")

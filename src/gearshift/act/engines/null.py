@@ -23,7 +23,7 @@ class NullEngine:
 
     def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> Job:
         if self.closed:
-            raise EngineError(f"engine {self.spec.name} is closed")
+            raise EngineError(f"engine {self.spec.name} is closed", self.spec.name)
         self.started += 1
         if self.fail_at is not None and self.started >= self.fail_at:
             raise EngineError(f"engine {self.spec.name} failed at its call {self.started}")

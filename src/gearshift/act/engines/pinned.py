@@ -83,7 +83,7 @@ class PinnedEngine:
 
     def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> PinnedJob:
         if self._closed:
-            raise EngineError(f"engine {self.spec.name} is closed")
+            raise EngineError(f"engine {self.spec.name} is closed", self.spec.name)
         job = PinnedJob(work, inputs, self._thread, self.spec.name)
         self._queue.put(job)
         return job

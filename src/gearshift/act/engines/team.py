@@ -5,6 +5,7 @@ Must not know how the work is divided: the work itself does.
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -54,13 +55,11 @@ class RoundsJob:
 
     def _begin(self, parts: Sequence[Part]) -> None:
         self._parts = parts
-        self._jobs: Sequence[Job] = [
-            self._engines[part.member].start(part.work, part.inputs) for part in parts
-        ]
+        self._jobs: Sequence[Job] = started(parts, self._engines)
 
     def result(self) -> Any:
         while self._jobs:
-            results = [job.result() for job in self._jobs]
+            results = results_of(self._parts, self._jobs, self._engines)
             spans = stretches_of(self._parts, self._jobs)
             self.stretches += spans
             self._jobs = ()
@@ -80,21 +79,39 @@ def stretches_of(parts: Sequence[Part], jobs: Sequence[Job]) -> tuple[Stretch, .
     )
 
 
+def started(parts: Sequence[Part], engines: Sequence[Engine]) -> list[Job]:
+    found = []
+    for part in parts:
+        engine = engines[part.member]
+        found.append(named(engine, partial(engine.start, part.work, part.inputs)))
+    return found
+
+
+def results_of(parts: Sequence[Part], jobs: Sequence[Job], engines: Sequence[Engine]) -> list[Any]:
+    return [named(engines[p.member], job.result) for p, job in zip(parts, jobs, strict=True)]
+
+
+def named(engine: Engine, work: Callable[[], Any]) -> Any:
+    """Who fails is named: the others of the team are well."""
+    try:
+        return work()
+    except Exception as error:
+        raise EngineError(f"{type(error).__name__}: {error}", engine.spec.name) from error
+
+
 class TeamJob:
-    __slots__ = ("_division", "_jobs", "_parts", "_value", "stretches")
+    __slots__ = ("_division", "_engines", "_jobs", "_parts", "_value", "stretches")
 
     def __init__(self, division: Division, engines: Sequence[Engine], inputs: Sequence[Any]):
-        self._division = division
+        self._division, self._engines = division, engines
         self._parts = division.take(inputs)
-        self._jobs: Sequence[Job] = [
-            engines[part.member].start(part.work, part.inputs) for part in self._parts
-        ]
+        self._jobs: Sequence[Job] = started(self._parts, engines)
         self._value: Any = None
         self.stretches: tuple[Stretch, ...] = ()
 
     def result(self) -> Any:
         if not self.stretches:
-            results = [job.result() for job in self._jobs]
+            results = results_of(self._parts, self._jobs, self._engines)
             self.stretches = stretches_of(self._parts, self._jobs)
             took_s = [end_s - begin_s for _, begin_s, end_s, _ in self.stretches]
             self._value = self._division.join(self._parts, results, took_s)

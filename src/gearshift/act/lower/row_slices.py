@@ -3,10 +3,11 @@
 Must not know who runs which rows, or when.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,10 +38,25 @@ class RowLedger:
         """For each value, where its rows are; None if it has none."""
         return [self._rows.axes.get(name) for name in names]
 
-    def feeds(self, sizes: Sequence[str]) -> dict[int, tuple[int, ...]]:
-        """For each number of rows, the sizes to feed."""
-        numbers = range(1, self.num_rows + 1)
-        return {n: tuple(self._sizes_at(n)[name] for name in sizes) for n in numbers}
+    def feeds(self, sizes: Sequence[str]) -> "Feeds":
+        """The sizes to feed."""
+
+        def at(count: int) -> tuple[int, ...]:
+            table = self._sizes_at(count) if sizes else {}
+            return tuple(table[name] for name in sizes)
+
+        return Feeds(at)
+
+
+class Feeds(dict[int, tuple[int, ...]]):
+    """For each number of rows, once it comes up: there may be many."""
+
+    def __init__(self, at: Callable[[int], tuple[int, ...]]) -> None:
+        self._at = at
+
+    def __missing__(self, count: int) -> tuple[int, ...]:
+        found = self[count] = self._at(count)
+        return found
 
 
 def _open(shapes: Shapes, rows: Rows) -> Shapes:
@@ -63,18 +79,18 @@ def rows_in(tensor: Tensor, axis: Axis, rows: range) -> Tensor:
 
 
 def joined(results: Sequence[Tensor], axis: Axis | None, rows: Sequence[range]) -> Tensor:
-    """What is not divided is the same in each."""
+    """What is not divided is the same in each. By numpy, which does not wake up threads for it."""
     if axis is None or len(results) == 1:
         return results[0]
     if rows[0].step == 1:
-        return torch.cat(list(results), axis.index)
+        return torch.from_numpy(np.concatenate([part.numpy() for part in results], axis.index))
     shape = list(results[0].shape)
     shape[axis.index] = sum(map(len, rows)) * axis.unit
     whole = torch.empty(shape, dtype=results[0].dtype)
-    apart = _apart(whole, axis)
+    apart = _apart(whole, axis).numpy()
     for result, mine in zip(results, rows, strict=True):
         place = (slice(None),) * axis.index + (slice(mine.start, None, mine.step),)
-        apart[place] = _apart(result, axis)
+        apart[place] = _apart(result, axis).numpy()
     return whole
 
 

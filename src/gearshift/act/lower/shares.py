@@ -44,8 +44,11 @@ class Shares:
         return apportioned(num_rows, self._row_s)
 
     def rehearsed(self) -> None:
-        """No lopsided ones any more."""
+        """No lopsided ones any more; what was seen of them is forgotten: first calls are slow."""
         self._rehearsals.clear()
+        if self._fixed is None:
+            self._row_s, self._noted = [1.0] * len(self._row_s), [False] * len(self._row_s)
+            self._busy = frozenset()
 
     def expect(self, busy: frozenset[int]) -> None:
         """Others want these cores from here on, and no other: if that is news, what was known of

@@ -82,6 +82,8 @@ def _by_rows(
     shared: bool,
 ) -> Executable:
     ledger = RowLedger(order, leaves)
+    if ledger.num_rows < len(team.engines):
+        raise Undivided(f"{ledger.num_rows} rows for {len(team.engines)} engines")
     built = _build(backend, ledger.open_order, team, shared=shared)
     division = RowDivision(
         runs=[part.run for part in built],

@@ -115,6 +115,8 @@ def _network(path: Path, tensors: dict[str, np.ndarray], ends: tuple[int, int]) 
         biases = [tensors[f"bias.{index}"].copy() for index in range(count)]
     except KeyError as missing:
         raise CheckpointError(f"{path.name} has no {missing}") from None
+    if any(array.dtype != np.float32 for array in (*weights, *biases)):
+        raise CheckpointError(f"{path.name} holds weights that are not float32")
     fits = all(
         w.ndim == 2 and b.shape == (w.shape[1],) for w, b in zip(weights, biases, strict=True)
     )
