@@ -10,6 +10,7 @@ os.environ["GEARSHIFT_POLICY"] = "keep"
 os.environ["GEARSHIFT_HOME"] = tempfile.mkdtemp(prefix="gearshift-tests-")
 
 ALONE = (
+    "act/lower/test_divided.py::test_parts_run",
     "bench/test_arena.py",
     "faults/test_engines.py",
     "faults/test_policy.py",

@@ -128,7 +128,7 @@ def test_what_fails_before_the_first_call_does_not_keep_anybody_from_calling(
 def test_an_interrupt_before_the_first_call_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def interrupt(*args: object) -> None:
+    def interrupt(*args: object, **named: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setenv("GEARSHIFT_HOME", str(tmp_path))

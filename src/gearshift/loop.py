@@ -259,6 +259,11 @@ class Loop:
     def _astir(self) -> bool:
         return self.changeover.under_way or self.sampler.doubtful
 
+    def pause(self, seconds: float) -> None:
+        """Not if it is closed meanwhile."""
+        if seconds > 0:
+            self._stop.wait(seconds)
+
     def start(self) -> None:
         self.began_s = monotonic()
         self._thread.start()

@@ -136,7 +136,10 @@ class Rehearsal:
         """Plays on until so many neighbours are seen; False if they are not."""
         sampler, end_s = self.loop.sampler, self.clock() + NOTICE_S
         while (sampler.neighbours != count or sampler.doubtful) and self.clock() < end_s:
+            turn_ends_s = self.clock() + TURN.seconds
             self.hands.play(self._best(), TURN.seconds, 1, self.loop.glance)
+            self.loop.pause(turn_ends_s - self.clock())  # one in parts plays but once
+            self.loop.glance()
         self.loop.seen = self.loop.observe()
         return sampler.neighbours == count
 
