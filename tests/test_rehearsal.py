@@ -10,8 +10,8 @@ from gearshift.decide.guard import Limits
 from gearshift.hands import Refusal
 from gearshift.ir.snapshot import Situation
 from gearshift.loop import Loop
-from gearshift.plan import Plan, Region, Rewrite
-from gearshift.rehearsal import A_BUILD, CALLS, LONGER, is_slow, rehearse
+from gearshift.plan import Plan, Region, Rewrite, Split
+from gearshift.rehearsal import A_BUILD, CALLS, LONGER, is_slow, one_of_each_kind_first, rehearse
 from tests.decide.world import BUILD_S, EAGER, ONE, PLANS, TIMES, TWO, World, loop
 
 SECONDS = Limits().setup_s
@@ -176,6 +176,19 @@ def test_a_stand_in_that_nobody_sees_teaches_nothing() -> None:
     rehearse(running, PLANS.values(), SECONDS, world.clock, nullcontext)
     assert all(situation.neighbours == 0 for situation in running.guard.model.situations())
     assert world.plan == TWO
+
+
+def test_the_most_hopeful_of_each_kind_comes_before_the_second_of_any() -> None:
+    def plan(backend: str, threads: int, split: Split | None = None) -> Plan:
+        rewrite = Rewrite(backend=backend, threads=threads)
+        return Plan(regions=(Region(ops=("a",), rewrite=rewrite, split=split),))
+
+    first, second = plan("openvino", 2), plan("openvino", 1)
+    divided, other = plan("openvino", 1, Split()), plan("onnxruntime", 2)
+    assert one_of_each_kind_first([first, second, divided, other]) == [
+        *(first, divided, other),
+        second,
+    ]
 
 
 def test_what_took_turns_does_not_take_turns_again_on_live_calls() -> None:

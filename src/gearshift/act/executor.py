@@ -147,12 +147,26 @@ class FragmentExecutor:
 
 
 def unflattener(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
-    """The result's shape, without the general machinery for the two usual cases."""
+    """The result's shape, without the general machinery for the usual cases."""
     if spec.is_leaf():
         return lambda results: results[0]
     if spec.type is tuple and all(child.is_leaf() for child in spec.children()):
         return tuple
+    nested = _nested(spec)
+    if nested is not None:
+        return lambda results: nested(iter(results))
     return lambda results: pytree.tree_unflatten(results, spec)
+
+
+def _nested(spec: pytree.TreeSpec) -> Callable[[Iterator[Any]], Any] | None:
+    """Of tuples in tuples; None if there is anything else in it."""
+    if spec.is_leaf():
+        return next
+    inner = [_nested(child) for child in spec.children()]
+    parts = [part for part in inner if part is not None]
+    if spec.type is not tuple or len(parts) < len(inner):
+        return None
+    return lambda results: tuple([part(results) for part in parts])
 
 
 class LiveCheck(Protocol):

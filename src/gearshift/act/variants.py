@@ -24,6 +24,7 @@ from gearshift.act.compile import (
 from gearshift.act.exam import Exams
 from gearshift.act.executor import FragmentExecutor
 from gearshift.act.labels import Key, Labels
+from gearshift.act.openmp import sparing
 from gearshift.act.samples import other_sizes
 from gearshift.act.steps import Unfit
 from gearshift.act.tally import Tallies
@@ -181,7 +182,7 @@ class Variants:
     def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start_s = perf_counter()
         try:
-            return self.fragment.eager(*args, **kwargs)
+            return sparing(self.fragment.eager, self.shop.others)(*args, **kwargs)
         except Exception as error:
             explained = explain_refusal(self.fragment, args, kwargs, error)
             if explained is None:

@@ -33,8 +33,9 @@ STATIC = {
 PEERS_BUT_EAGER = tuple(name for name in STATIC if name != "eager")
 """One of these that cannot run a model is left out."""
 GEARSHIFT = Setting(kind=OURS, warm_up=0, cold=True)
-LIFE, TURNS = LifePace(seconds=90.0, longer=6, longer_s=10.0), Turns()
+LIFE = LifePace(seconds=90.0, longer=6, longer_s=10.0)
 """Regions are looked into only after half a minute of calls."""
+TURNS = Turns(rounds=10, far=1.5)
 BEFORE, AFTER = 0, 1
 """The two sizes of inputs."""
 
@@ -106,8 +107,9 @@ def _case(stage: Stage, pace: Pace) -> dict[str, Any]:
     stage.say(f"{stage.model}: gearshift lives")
     first[OURS] = lived(contenders[OURS], pace.life)
     if first[OURS][-1]["formed"]:
-        contenders |= stage.open({UNFORMED: replace(GEARSHIFT, kind=UNFORMED)})
-        first[UNFORMED] = [contenders[UNFORMED].run(pace.unformed_s)]
+        unformed = {UNFORMED: replace(GEARSHIFT, kind=UNFORMED)}
+        for name, contender in stage.open(unformed, may_fail={UNFORMED}).items():
+            contenders[name], first[name] = contender, [contender.run(pace.unformed_s)]
     warm = in_turns(stage, contenders, pace.turns)
     lives = {
         name: Life(

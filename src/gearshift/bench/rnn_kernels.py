@@ -51,6 +51,7 @@ def _order(threads: int) -> Order:
     return Order(fragment=nothing, ops=(), rewrite=Rewrite(), engine=spec)
 
 
+@torch.no_grad()
 def _took_s(kernel: Kernel, cell: Cell, num_steps: int, num_rows: int, threads: int) -> float:
     x = torch.randn(num_steps, num_rows, cell.input_size)
     state = tuple(torch.zeros(1, num_rows, size) for size in cell.state_sizes())

@@ -46,13 +46,46 @@ class CallForm:
     flat: bool
     """Positional tensors only: the arguments are the leaves."""
     num_leaves: int
+    nesting: "Nesting | None" = None
+    """Of positional tensors in tuples, which need no general machinery, either."""
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any] | None:
         """None if the arguments are built otherwise than those captured."""
         if self.flat and not kwargs and len(args) == self.num_leaves:
             return args
+        if self.nesting is not None and not kwargs:
+            found: list[Any] = []
+            if _gathered(self.nesting, args, found):
+                return found
         leaves, spec = pytree.tree_flatten(canonical(self.signature, args, kwargs))
         return leaves if spec == self.spec else None
+
+
+Nesting = tuple["Nesting | None", ...]
+"""None stands for a tensor."""
+
+
+def _nesting(args: tuple[Any, ...]) -> Nesting | None:
+    """None if there is anything else in it."""
+    found: list[Nesting | None] = []
+    for value in args:
+        inner = _nesting(value) if type(value) is tuple else None
+        if inner is None and not isinstance(value, torch.Tensor):
+            return None
+        found.append(inner)
+    return tuple(found)
+
+
+def _gathered(nesting: Nesting, given: tuple[Any, ...], found: list[Any]) -> bool:
+    """False if it is built otherwise."""
+    if len(given) != len(nesting):
+        return False
+    for inner, value in zip(nesting, given, strict=True):
+        if inner is None and isinstance(value, torch.Tensor):
+            found.append(value)
+        elif inner is None or type(value) is not tuple or not _gathered(inner, value, found):
+            return False
+    return True
 
 
 def canonical(
@@ -77,7 +110,13 @@ def call_form(
     args, kwargs = canonical(signature, args, kwargs)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     flat = not kwargs and all(isinstance(arg, torch.Tensor) for arg in args)
-    return CallForm(signature=signature, spec=spec, flat=flat, num_leaves=len(leaves))
+    return CallForm(
+        signature=signature,
+        spec=spec,
+        flat=flat,
+        num_leaves=len(leaves),
+        nesting=None if kwargs else _nesting(args),
+    )
 
 
 def leaf_names(

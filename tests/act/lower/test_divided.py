@@ -155,11 +155,12 @@ def test_other_batches_have_all_threads_of_the_team_not_one_engine() -> None:
 
 
 def test_what_mixes_rows_is_refused_with_the_reason() -> None:
-    class Centred(nn.Module):
+    class Centred(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
-            return x - x.mean(0)
+            mixed = super().forward(x)
+            return mixed - mixed.mean(0)
 
-    with gearshift.adapt(Centred().eval(), torch.randn(4, 3), policy="keep") as runtime:
+    with gearshift.adapt(Centred(3, 3).eval(), torch.randn(4, 3), policy="keep") as runtime:
         with pytest.raises(PlanError, match="ReduceMean"):
             runtime.swap(divided(runtime, "onnxruntime", Split()))
         with pytest.raises(PlanError, match="eager does not run in parts"):
@@ -227,6 +228,21 @@ def test_no_call_is_divided_as_lopsided_as_plans_are_verified() -> None:
             runtime.swap(divided(runtime, backend, Split()))
             runtime(x)
             assert set(at_work(runtime).values()) == {0.5}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", ["rows", "interleaved", "columns", "depth"])
+def test_divided_plans_serve_in_inference_mode(how: str, backend: str) -> None:
+    """Threads of engines are in none."""
+    model = nn.Linear(16, 12).eval()
+    with gearshift.adapt(model, torch.randn(4, 16), policy="keep") as runtime:
+        block = 4 if how == "columns" else None
+        runtime.swap(divided(runtime, backend, Split(how=how, block=block)))
+        for _ in range(3):
+            x = torch.randn(4, 16)
+            with torch.inference_mode():
+                assert error_between(model(x), runtime(x)) < 1e-5
+        assert runtime.faults == {}
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int32])

@@ -80,6 +80,20 @@ class Weighed(nn.Module):
         return x @ self.weight
 
 
+class Product(nn.Module):
+    """Of two computed values."""
+
+    def forward(self, both: Tensor) -> Tensor:
+        return both[0].sigmoid() @ both[1]
+
+
+class Given(nn.Module):
+    """Of two values that are given."""
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return left.relu() @ right
+
+
 def seq(*layers: nn.Module) -> nn.Module:
     return nn.Sequential(*layers)
 
@@ -116,6 +130,8 @@ COLUMNS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     ),
     "pool": (lambda: seq(nn.Conv2d(6, 8, 3), nn.MaxPool2d(2)), IMAGE),
     "feed forward": (lambda: seq(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 12)), ROWS),
+    "matmul": (Product, (2, 9, 9)),
+    "bmm": (Product, (2, 3, 9, 9)),
 }
 DEPTH: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(12, 10), ROWS),
@@ -178,6 +194,26 @@ def test_columns_in_blocks(name: str, block: int) -> None:
 @pytest.mark.parametrize("name", DEPTH)
 def test_depth_is_summed_up(name: str) -> None:
     compare(*DEPTH[name], Split(how="depth"), "onnxruntime")
+
+
+@pytest.mark.capability("split.ops")
+@pytest.mark.parametrize("by", BACKENDS)
+@pytest.mark.parametrize("how", ["columns", "depth"])
+@pytest.mark.parametrize("lead", [(), (3,)])
+def test_a_product_of_two_given_values(lead: tuple[int, ...], how: str, by: str) -> None:
+    def draw() -> tuple[Tensor, Tensor]:
+        return torch.randn(*lead, 6, 12), torch.randn(*lead, 12, 10)
+
+    model, split = Given().eval(), Split(how=how, block=3 if how == "columns" else None)
+    with gearshift.adapt(model, draw(), policy="keep") as runtime, torch.no_grad():
+        rewrite = Rewrite(backend=by, threads=1)
+        graph = runtime.program.graph
+        runtime.swap(whole(graph, engine=TEAM, rewrite=rewrite, split=split))
+        for _ in range(3):
+            given = draw()
+            assert error_between(model(*given), runtime(*given)) < 1e-5
+        assert runtime.faults == {}
+        assert set(at_work(runtime)) == set(TEAM.split("+"))
 
 
 @pytest.mark.capability("split.ops")

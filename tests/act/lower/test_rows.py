@@ -17,6 +17,7 @@ from gearshift.ir.topology import team
 from gearshift.plan import Rewrite, Split
 from gearshift.plan.plan import whole
 from gearshift.zoo import ZOO
+from tests.act.lower.at_work import at_work
 
 
 class Of(nn.Module):
@@ -88,9 +89,21 @@ def test_what_stays_apart_is_divided(name: str) -> None:
             )
         )
         assert error_between(model(x), runtime(x)) < 1e-5
-        (timing,) = [timing for _, timing in runtime._serving.timings()][-1:]
-        (spans,) = timing.spans.values()
-        assert [share for *_, share in spans] == [0.75, 0.25]
+        assert list(at_work(runtime).values()) == [0.75, 0.25]
+
+
+@pytest.mark.capability("split.ops")
+def test_rows_may_be_in_another_dimension_than_the_first() -> None:
+    """Steps first, as recurrent layers have it."""
+    model, x = Of(lambda x: x.cumsum(0)).eval(), torch.randn(5, 4, 6)
+    axes = rows(model, x).axes
+    assert {(axis.index, axis.unit) for axis in axes.values()} == {(1, 1)}
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        cores = team([f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]])
+        rewrite, split = Rewrite(backend="onnxruntime", threads=1), Split(shares=(3, 1))
+        runtime.swap(whole(runtime.program.graph, engine=cores, rewrite=rewrite, split=split))
+        assert error_between(model(x), runtime(x)) < 1e-5
+        assert list(at_work(runtime).values()) == [0.75, 0.25]
 
 
 @pytest.mark.parametrize("name", MIXED)

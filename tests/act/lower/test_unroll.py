@@ -107,6 +107,29 @@ def test_every_way_gives_what_the_module_gives(kind: Any, options: dict[str, Any
             assert_same(runtime(*longer), module(*longer))
 
 
+@pytest.mark.parametrize(("kind", "options"), ARCHITECTURES[:2])
+def test_every_way_serves_in_inference_mode_and_with_states_of_any_strides(
+    kind: Any, options: dict[str, Any]
+) -> None:
+    """Threads of engines are in no inference mode; kernels read states as if they were in a row."""
+    torch.manual_seed(1)
+    module = kind(5, 6, **options).eval()
+    args = example(module)
+    with gearshift.adapt(module, args) as runtime:
+        (stack,) = runtime.space.stacks.values()
+        every = list(ways(stack, runtime.space))
+        every += [("caller", alike(stack.num_layers, Steps(kernel="onednn")), None)]
+        for engine, unroll, how in every:
+            runtime.swap(unrolled(runtime, unroll, engine, how))
+            x, state = example(module)
+            turned = tuple(s.transpose(1, 2).contiguous().transpose(1, 2) for s in state)
+            alone = tuple(s[:, :1].expand(-1, s.shape[1], -1) for s in state)
+            for given_state in (turned, alone):
+                with torch.inference_mode():
+                    assert_same(runtime(x, given_state), module(x, given_state))
+            assert runtime.faults == {}
+
+
 @pytest.mark.capability("rnn.per-layer")
 def test_each_layer_has_a_setting_of_its_own() -> None:
     module = nn.LSTM(5, 6, num_layers=3).eval()

@@ -25,6 +25,7 @@ def test_the_gradient_is_the_slope_of_the_loss() -> None:
     assert loss() < 0.2 * before
 
 
+@pytest.mark.capability("split.dqn")
 def test_it_learns_which_action_fits_the_state() -> None:
     """A contextual problem with a mask: of the actions legal, the one the state names."""
     random = np.random.default_rng(1)
@@ -55,6 +56,7 @@ def test_it_learns_which_action_fits_the_state() -> None:
     assert dqn.epsilon == pytest.approx(QUICK.epsilon_least)
 
 
+@pytest.mark.capability("split.dqn")
 def test_the_target_looks_ahead_past_masked_actions() -> None:
     """Two states in a row: going right is worth only what can be had legally there."""
     dqn = Dqn.fresh(2, 2, seed=0, settings=Settings(hidden=(16,), discount=0.9, warm_up=20))
@@ -80,6 +82,7 @@ def test_what_is_no_number_is_never_learned_from() -> None:
     assert dqn.online.is_sound
 
 
+@pytest.mark.capability("split.dqn")
 def test_only_the_last_steps_are_remembered() -> None:
     replay = Replay(4, 1, 2)
     for number in range(10):

@@ -1,8 +1,9 @@
 """Those who choose a split while a model serves: what they see, what they earn, how they learn."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from gearshift.decide.split.policy import SplitPolicy
 from gearshift.decide.split.profiling import Experience, seen
 from gearshift.decide.split.reward import split_reward
 from gearshift.decide.split.sight import Subject, engines_of
-from gearshift.decide.split.view import INPUTS, SplitView, features
+from gearshift.decide.split.view import ENGINE_INPUTS, FAR, INPUTS, SplitView, features
 from gearshift.errors import CheckpointError
 from gearshift.ir.measurement import Metric, Source
 from gearshift.ir.snapshot import Sample, Situation, Snapshot
@@ -163,6 +164,84 @@ def test_all_that_the_choice_depends_on_is_in_the_view() -> None:
     numbers = features(view)
     assert numbers.shape == (len(INPUTS),)
     assert np.isfinite(numbers).all()
+
+
+def some_view() -> SplitView:
+    now = snapshot(plan_for(NAMES.index("rows")), others=(0.0, 0.5), seconds=0.05, at_s=1.0)
+    return seen(
+        SUBJECT,
+        engines_of(now, SUBJECT, 1e10),
+        in_force=NAMES.index("rows"),
+        legal=SUBJECT.choices(rows_only())["onnxruntime"],
+        alone_s=0.1,
+        experience=Experience(),
+    )
+
+
+def with_engine(view: SplitView, member: int, **changes: float) -> SplitView:
+    engines = list(view.engines)
+    engines[member] = replace(engines[member], **changes)
+    return replace(view, engines=tuple(engines))
+
+
+SEEN: dict[str, tuple[Callable[[SplitView], SplitView], set[str]]] = {
+    **{
+        f"engine {member} {name}": (
+            partial(with_engine, member=member, **{name: 0.123}),
+            {f"engine {member} {name}"},
+        )
+        for member in (0, 1)
+        for name in ENGINE_INPUTS
+    },
+    "kind": (partial(replace, kind="linear"), {"kind conv", "kind linear"}),
+    "dims": (partial(replace, dims=(8, 64, 7, 56)), {"dim 2"}),
+    "rows": (partial(replace, num_rows=4), {"rows"}),
+    "arithmetic": (partial(replace, flops=2e9), {"flops"}),
+    "traffic": (partial(replace, moved_bytes=2e7), {"moved_bytes"}),
+    "data type": (partial(replace, item_bytes=8), {"item_bytes"}),
+    "in force": (partial(replace, in_force="none 0"), {"in force rows", "in force none 0"}),
+    "tried": (partial(replace, tried=frozenset({"rows 1:1"})), {"tried rows 1:1"}),
+}
+
+
+@pytest.mark.capability("split.state")
+@pytest.mark.parametrize("what", SEEN)
+def test_the_network_sees_each_of_it_as_a_number_of_its_own(what: str) -> None:
+    change, inputs = SEEN[what]
+    view = some_view()
+    before, after = features(view), features(change(view))
+    assert {name for name, a, b in zip(INPUTS, before, after, strict=True) if a != b} == inputs
+
+
+@pytest.mark.capability("split.profile-stage")
+def test_the_network_sees_every_estimate_and_what_is_illegal() -> None:
+    view = some_view()
+    numbers = dict(zip(INPUTS, features(view), strict=True))
+    least_s = min(view.estimates_s.values())
+    for name in NAMES:
+        if name in view.estimates_s:
+            times = 2 ** numbers[f"estimate {name}"]
+            assert times == pytest.approx(view.estimates_s[name] / least_s, rel=1e-3)
+        else:
+            assert numbers[f"estimate {name}"] == FAR
+
+
+@pytest.mark.capability("split.reward")
+def test_what_is_wanted_changes_what_a_split_earns_while_it_serves() -> None:
+    rows = plan_for(NAMES.index("rows"))
+    now = snapshot(rows, others=(0.0, 0.5), seconds=0.05, at_s=1.0)
+    (sample,) = now.samples
+
+    def parts(weights: SplitWeights) -> dict[str, float]:
+        reward = replace(account(), weights=weights).reward(sample, rows_only())
+        assert reward is not None
+        return reward.parts()
+
+    usual = parts(SplitWeights())
+    assert all(usual.values()), "each part tells something"
+    for name in usual:
+        twice = parts(SplitWeights(**{name: 2 * getattr(SplitWeights(), name)}))
+        assert twice == pytest.approx({**usual, name: 2 * usual[name]})
 
 
 @pytest.mark.capability("split.reward")

@@ -42,7 +42,9 @@ class Walk:
         return self.body.anatomy
 
     def piece(self, name: str, axis: int) -> str:
-        """A constant's share of the channels."""
+        """A value's share of the channels."""
+        if name not in self.whole.constants:
+            return self.body.picked(name, axis, self.columns)
         return self.body.constant(
             f"{name}__mine_{axis}", Piece(axis, self.columns).of_array(self.whole.constants[name])
         )
@@ -63,10 +65,10 @@ def column_entries(whole: Anatomy, shares: Sequence[int], block: int) -> list[tu
 
 def _num_columns(whole: Anatomy) -> int:
     for node in whole.nodes:
-        if node.op_type in PRODUCTS and node.input[1] in whole.constants:
+        if node.op_type in PRODUCTS and node.output[0] not in whole.constants:
             shape = whole.shapes[node.output[0]]
             return shape[1] if node.op_type == "Conv" else shape[-1]
-    raise Undivided("there is no product with a weight in it")
+    raise Undivided("there is no product in it")
 
 
 def column_parts(
@@ -82,7 +84,8 @@ def depth_parts(
     whole: Anatomy, shares: Sequence[int]
 ) -> tuple[list[tuple[PartBody, list[str]]], list[Join]]:
     """The channels of the inputs in a row, as many to each as its share says."""
-    axes = {name: _channel_axis(name, whole) for name in whole.inputs}
+    rights = _rights(whole)
+    axes = {n: rights[n] if n in rights else _channel_axis(n, whole) for n in whole.inputs}
     counts = {whole.shapes[name][axis] for name, axis in axes.items()}
     if len(counts) != 1:
         raise Undivided(f"its inputs have different numbers of channels: {sorted(counts)}")
@@ -98,6 +101,13 @@ def depth_parts(
         walk.body.takes.update({name: Piece(axis, mine) for name, axis in axes.items()})
         walks.append(walk)
     return _walked(walks, [tuple(mine) for mine in ranges])
+
+
+def _rights(whole: Anatomy) -> dict[str, int]:
+    """Where inputs that stand on the right of a product have what is summed over."""
+    names = [node.input[1] for node in whole.nodes if node.op_type == "MatMul"]
+    axes = {name: len(whole.shapes[name]) - 2 for name in names if name in whole.inputs}
+    return {name: axis for name, axis in axes.items() if axis >= 0}
 
 
 def _channel_axis(name: str, whole: Anatomy) -> int:
@@ -181,9 +191,12 @@ def _add_to_sum(walk: Walk, node: NodeProto) -> None:
 def _product(walk: Walk, node: NodeProto) -> None:
     left, right = node.input[0], node.input[1]
     axis = walk.along.get(left)
-    if right not in walk.whole.constants or attributes(node).get("transA", 0):
+    weighed = right in walk.whole.constants
+    if attributes(node).get("transA", 0) or (not weighed and node.op_type != "MatMul"):
         raise Undivided(f"{node.op_type} of something else than a value and a weight")
-    if axis is None:
+    if right in walk.along:
+        _both_summed_over(walk, node)
+    elif axis is None:
         if not walk.starts:
             walk.body.add(node)
             return
@@ -191,10 +204,22 @@ def _product(walk: Walk, node: NodeProto) -> None:
         _columns(walk, node)
     elif node.op_type == "Conv":
         _conv_of_channels(walk, node)
+    elif not weighed:
+        raise Undivided(f"{node.op_type} of something divided and something that is whole")
     elif axis == len(walk.whole.shapes[left]) - 1:
         _depth(walk, node, int(bool(attributes(node).get("transB", 0))))
     else:
         raise Undivided(f"{node.op_type} of something divided along dimension {axis}")
+
+
+def _both_summed_over(walk: Walk, node: NodeProto) -> None:
+    """Two computed values, both divided along what is summed over: a part of a sum."""
+    left, right = node.input[0], node.input[1]
+    ends = len(walk.whole.shapes[left]) - 1, len(walk.whole.shapes[right]) - 2
+    if (walk.along.get(left), walk.along[right]) != ends:
+        raise Undivided(f"{node.op_type} of values divided along different dimensions")
+    walk.body.add(node)
+    walk.along[node.output[0]] = PARTIAL
 
 
 def _columns(walk: Walk, node: NodeProto) -> None:

@@ -62,7 +62,7 @@ class PartBody:
         self.nodes.append(copy)
 
     def constant(self, name: str, array: np.ndarray) -> str:
-        self.pieces[name] = np.ascontiguousarray(array)
+        self.pieces[name] = np.asarray(array, order="C")
         return name
 
     def sliced(self, name: str, axis: int, rows: range) -> str:
@@ -75,6 +75,14 @@ class PartBody:
                 for what, number in numbers.items()
             ]
             self.nodes.append(helper.make_node("Slice", [name, *slots], [short]))
+        return short
+
+    def picked(self, name: str, axis: int, entries: Sequence[int]) -> str:
+        """A node that takes some entries out of a value."""
+        short = f"{name}__mine_{axis}"
+        if not any(short in node.output for node in self.nodes):
+            index = self.constant(f"{short}_index", np.array(entries, np.int64))
+            self.nodes.append(helper.make_node("Gather", [name, index], [short], axis=axis))
         return short
 
     def check(self) -> None:
@@ -106,7 +114,7 @@ class PartBody:
             model.graph.initializer.append(external(name, str(array.dtype), array.shape))
         arrays = {}
         own = {n: a for n, a in whole.constants.items() if n in read and n not in weights}
-        own = {name: np.ascontiguousarray(array) for name, array in own.items()}
+        own = {name: np.asarray(array, order="C") for name, array in own.items()}
         for name, array in {**own, **self.pieces}.items():
             if array.nbytes > INLINE_BYTES:
                 arrays[name] = array

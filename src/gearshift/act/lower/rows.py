@@ -52,7 +52,20 @@ def rows_of(fragment: Fragment, ops: Sequence[str]) -> Rows:
 
 
 def _rows_of(fragment: Fragment, ops: Sequence[str]) -> Rows:
-    symbol = row_symbol(fragment)
+    """By the first size that proves to count rows; else the first one's reason why not."""
+    reasons = []
+    for symbol in row_symbols(fragment):
+        try:
+            return _rows_by(symbol, fragment, ops)
+        except Undivided as reason:
+            reasons.append(reason)
+    raise reasons[0] if reasons else Undivided("the batch size is fixed")
+
+
+def _rows_by(symbol: str, fragment: Fragment, ops: Sequence[str]) -> Rows:
+    low, _ = fragment.sizes.ranges.get(symbol, (0, 0))
+    if low > FEW:
+        raise Undivided(f"the batch size is at least {low}")
     _refuse_steps(fragment, symbol)
     few, more = (_at(fragment, ops, symbol, num_rows) for num_rows in (FEW, MORE))
     look = _look(few, more)
@@ -87,16 +100,13 @@ def _at(fragment: Fragment, ops: Sequence[str], symbol: str, num_rows: int) -> A
     return anatomy(fragment, ops, leaves)
 
 
-def row_symbol(fragment: Fragment) -> str:
-    """The first size of the first tensor that is given."""
-    tensors = [leaf for leaf in fragment.leaves if leaf.shape]
-    symbol = tensors[0].shape[0] if tensors else None
-    if not isinstance(symbol, str) or symbol not in fragment.sizes.reads:
-        raise Undivided("the batch size is fixed")
-    low, _ = fragment.sizes.ranges.get(symbol, (0, 0))
-    if low > FEW:
-        raise Undivided(f"the batch size is at least {low}")
-    return symbol
+def row_symbols(fragment: Fragment) -> list[str]:
+    """The sizes that may count rows: first sizes of the tensors that are given, then their
+    second ones, and so on."""
+    shapes = [leaf.shape for leaf in fragment.leaves]
+    places = range(max(map(len, shapes), default=0))
+    sizes = [shape[place] for place in places for shape in shapes if place < len(shape)]
+    return [s for s in dict.fromkeys(sizes) if isinstance(s, str) and s in fragment.sizes.reads]
 
 
 def _look(few: Anatomy, more: Anatomy) -> Look:

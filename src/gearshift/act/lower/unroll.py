@@ -182,7 +182,11 @@ class Unrolled:
         self._cells, self.work = cells, work
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
-        """On the engine it is called on."""
+        """On the engine it is called on. Where gradients are on, kernels would prepare for them."""
+        with torch.no_grad():
+            return self._run(inputs)
+
+    def _run(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         asked = _asked(self._cells, inputs)
         return self._told(asked, self.work(asked))
 

@@ -71,6 +71,7 @@ def _measured(cell: Cell, order: Order, size: int, num_rows: int) -> str:
     return _quickest(able, cell, min(size, LONG), num_rows)
 
 
+@torch.no_grad()
 def _quickest(kernels: dict[str, Kernel], cell: Cell, size: int, num_rows: int) -> str:
     """In turns; the first call after another's, whose threads may still spin, does not count."""
     x, state = _drawn(cell, size, num_rows)

@@ -83,7 +83,7 @@ def by_onednn(cell: Cell) -> Kernel:
     settings += (IDEEP_LSTM, hidden, 1, cell.has_biases, False, False, False)
 
     def run(x: Tensor, state: State) -> tuple[Tensor, State]:
-        h, c = state
+        h, c = (part.contiguous() for part in state)  # it does not look at strides
         y, h, c, _ = layer(x.contiguous(), *packed, *biases, h, c, *settings)
         return y, (h, c)
 

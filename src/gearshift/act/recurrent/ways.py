@@ -126,7 +126,7 @@ class ByDirections:
         x, finals = asked.x, []
         for number, states in enumerate(asked.states):
             size = self.runners[0].cells[number][0].made_size
-            out = x.new_zeros((len(x), asked.rows.num_rows, size * len(states)))
+            out = _room(asked, size * len(states))
             parts = [
                 Part(
                     direction % len(self.runners),
@@ -173,8 +173,14 @@ class Wavefront:
         return outs[-1], [final for found in results for final in found]
 
     def _out(self, runner: Runner, asked: Asked) -> Tensor:
-        make = torch.empty if asked.rows.lengths is None else torch.zeros
-        size = runner.cells[-1][0].made_size
+        return _room(asked, runner.cells[-1][0].made_size)
+
+
+def _room(asked: Asked, size: int) -> Tensor:
+    """For what a layer gives. Threads of engines write to it: they are in no inference mode, even
+    if the caller is. Of ragged rows the ends stay zero."""
+    make = torch.empty if asked.rows.lengths is None else torch.zeros
+    with torch.inference_mode(False):
         return make((len(asked.x), asked.rows.num_rows, size), dtype=asked.x.dtype)
 
 
