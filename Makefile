@@ -42,6 +42,7 @@ bench: $(STAMP)
 	done
 	$(BIN)/python tools/chart.py docs/results/runtime.svg docs/results/runtime-*.json
 	$(BIN)/gearshift bench split --seed 1 --json > new.json && mv new.json docs/results/split.json
+	$(BIN)/gearshift bench runtime --model minilm@8 --model resnet18@8 --seed 15 --json > new.json && mv new.json docs/results/batch8.json
 	$(BIN)/gearshift bench regions --json > new.json && mv new.json docs/results/regions.json
 	$(BIN)/gearshift bench rnn --seed 1 --json > new.json && mv new.json docs/results/rnn.json
 
