@@ -44,7 +44,7 @@ ENOUGH_BETTER = 1.05
 A_BUILD = 30
 """Calls' worth of time to make the first plan ready: the model answers a dozen questions, and so
 does the plan."""
-CALLS, LONGER = 80, 5.0
+CALLS, LONGER = 160, 5.0
 """A model whose own calls are slow gets the time of so many of them, but no more than so many times
 what others get."""
 BESIDE_SHARE, BESIDE_FINAL_S, FAR = 0.4, (1.0, 2.5), 1.7
