@@ -59,7 +59,8 @@ class Limits:
     than of the plan in force, its trial stops at once, and nothing is tried for a while."""
     setup_s: float = 6.0
     """About so long `adapt` may make plans ready and time them on the example, after the capture;
-    up to five times as long for a model whose own calls are slow. 0: it returns at once, and all of
+    up to five times as long for a model whose own calls are slow; and half as long again beside a
+    stand-in for a neighbour, on a quiet machine of several cores. 0: it returns at once, and all of
     that happens beside the first calls."""
     freeze_s: float = 30.0
     """Nothing is tried for so long after a newcomer did harm; twice as long each further time that
