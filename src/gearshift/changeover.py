@@ -139,8 +139,7 @@ class Changeover:
         """It took turns with another that was better, without a trial."""
         situation = snapshot.situation
         if situation is not None:
-            self.guard.model.relate(situation, proposal.plan.fingerprint, other, gain, calls)
-            compared = Compared(other=other, times_as_fast=gain, calls=calls)
+            compared = self._related(situation, proposal.plan, other, gain, calls)
             why = f"{_told(gain, 'faster', 'slower')} over {calls} calls in turns"
             self._tell(
                 proposal, situation, snapshot, kept=False, why=why, gain=gain, compared=compared
@@ -216,10 +215,13 @@ class Changeover:
         if trial.situation is None or not trial.old_s or not trial.new_s:
             return None
         gain = times_as_fast(trial.old_s, trial.new_s)
-        plan, calls = trial.proposal.plan.fingerprint, len(trial.new_s)
-        compared = Compared(other=other, times_as_fast=gain, calls=calls)
-        self.guard.model.relate(trial.situation, plan, compared.other, gain, calls)
-        return compared
+        return self._related(trial.situation, trial.proposal.plan, other, gain, len(trial.new_s))
+
+    def _related(
+        self, situation: Situation, plan: Plan, other: str, gain: float, calls: int
+    ) -> Compared:
+        self.guard.model.relate(situation, plan.fingerprint, other, gain, calls)
+        return Compared(other=other, times_as_fast=gain, calls=calls)
 
     def _measure_gain(self, adopted: Adopted, snapshot: Snapshot) -> None:
         """What a change brought, from the first calls in the situation it was made for."""

@@ -175,11 +175,11 @@ class Rehearsal:
 
     def in_turns(self, final_s: tuple[float, float]) -> None:
         """What is about as good as the best: short turns, so that none has a better moment."""
-        least_s, most_s = final_s
-        calls_s = FINAL_CALLS * sum(self._known()[plan] for plan in self.close())
+        (least_s, most_s), close, known = final_s, self.close(), self._known()
+        calls_s = FINAL_CALLS * sum(known[plan] for plan in close)
         self.end_s = max(self.end_s, self.clock() + max(least_s, min(calls_s, most_s)))
         situation = self.situation
-        took_s: dict[Plan, list[float]] = {plan: [] for plan in self.close()}
+        took_s: dict[Plan, list[float]] = {plan: [] for plan in close}
         for _ in range(ROUNDS):
             for plan in took_s:
                 if self.left_s() > 0:
