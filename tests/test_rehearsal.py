@@ -9,8 +9,10 @@ from gearshift.decide.control import InProcess
 from gearshift.decide.guard import Limits
 from gearshift.hands import Refusal
 from gearshift.ir.snapshot import Situation
+from gearshift.ir.topology import CALLER
 from gearshift.loop import Loop
 from gearshift.plan import Plan, Region, Rewrite, Split
+from gearshift.plan.unroll import Steps, alike
 from gearshift.rehearsal import A_BUILD, CALLS, LONGER, is_slow, one_of_each_kind_first, rehearse
 from tests.decide.world import BUILD_S, EAGER, ONE, PLANS, TIMES, TWO, World, loop
 
@@ -189,6 +191,16 @@ def test_the_most_hopeful_of_each_kind_comes_before_the_second_of_any() -> None:
         *(first, divided, other),
         second,
     ]
+
+
+def test_recurrent_layers_on_one_engine_and_over_a_team_are_of_different_kinds() -> None:
+    def plan(engine: str, factor: int) -> Plan:
+        unroll = alike(2, Steps(then=factor))
+        return Plan(regions=(Region(ops=("a",), engine=engine, unroll=unroll),))
+
+    here, again = plan(CALLER, 0), plan(CALLER, 32)
+    together = plan("cpu:0+cpu:1", 16)
+    assert one_of_each_kind_first([here, again, together]) == [here, together, again]
 
 
 def test_what_took_turns_does_not_take_turns_again_on_live_calls() -> None:

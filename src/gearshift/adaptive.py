@@ -218,7 +218,8 @@ def costs(loop: Loop) -> dict[str, str]:
         found[f"reward of the {chosen}"] = f"{named}, together {total:.3g}"
     lived_s = seen.at_s - loop.began_s
     if lived_s > 0:
-        here, there = loop.cost_s / lived_s, answer.cpu_s / lived_s
+        here = loop.cost_s / lived_s
+        there = (answer.cpu_s - loop.before_cpu_s) / lived_s
         told = f"{here:.2%} of a core here, {there:.2%} in the control process"
         found["cost of monitoring"] = told
     budgeted_s = guard.before_s + guard.served_s

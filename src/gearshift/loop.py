@@ -55,9 +55,11 @@ class Loop:
         self.put_off = ""
         """What was proposed last and may not happen now, and why; empty if it may."""
         self.cost_s = 0.0
-        """CPU time of this side; `answer` tells the other's."""
+        """CPU time of this side; `answer` tells the other's,"""
+        self.before_cpu_s = 0.0
+        """so much of which was spent before calls could come."""
         self.began_s = monotonic()
-        """When calls could come."""
+        """When they could."""
         self._to_serve: Plan | None = None
         """What an earlier start knows to be best, once that is asked for."""
         self.rehearsed: tuple[int, float] = (0, 0.0)
@@ -265,7 +267,7 @@ class Loop:
             self._stop.wait(seconds)
 
     def start(self) -> None:
-        self.began_s = monotonic()
+        self.began_s, self.before_cpu_s = monotonic(), self.answer.cpu_s
         self._thread.start()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from gearshift.decide.policy import How, Proposal
 from gearshift.decide.trial import AT_LEAST, times_as_fast
 from gearshift.ir.snapshot import Situation
+from gearshift.ir.topology import members
 from gearshift.loop import Loop
 from gearshift.plan.library import Build, entry_of
 from gearshift.plan.plan import Plan
@@ -54,7 +55,7 @@ NOTICE_S = 2.0
 """So long it may take until the stand-in is seen to have come, or to have gone."""
 REASON = "made ready and timed before the first call"
 CHOSEN = "took least on the example, before the first call: {:.2f} times as fast"
-Kind = tuple[bool, bool, str]
+Kind = tuple[bool, bool, bool, str]
 StandIn = Callable[[], AbstractContextManager[object]]
 """Somebody who wants a core as long as it lasts."""
 
@@ -260,8 +261,9 @@ class Rehearsal:
 
 
 def one_of_each_kind_first(plans: Sequence[Plan]) -> list[Plan]:
-    """By which backend most of it runs, and whether it is divided or unrolled; then the second of
-    each kind: what is foreseen of one kind is often off by as much for all of it."""
+    """By which backend most of it runs, whether it is divided or unrolled, and over several engines
+    or not; then the second of each kind: what is foreseen of one kind is often off by as much for
+    all of it."""
     numbers: Counter[Kind] = Counter()
     rounds: dict[Plan, int] = {}
     for plan in plans:
@@ -275,7 +277,8 @@ def _kind(plan: Plan) -> Kind:
     unrolled = any(region.unroll is not None for region in plan.regions)
     divided = any(region.split is not None for region in plan.regions)
     largest = max(plan.regions, key=lambda region: len(region.ops))
-    return (unrolled, divided, "" if unrolled else largest.rewrite.backend)
+    together = len(members(largest.engine)) > 1
+    return (unrolled, divided, together, "" if unrolled else largest.rewrite.backend)
 
 
 def is_slow(plan: Plan) -> bool:

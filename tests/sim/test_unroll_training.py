@@ -110,6 +110,25 @@ def test_who_changes_settings_begins_with_the_fixed_one_that_was_best_before() -
     assert score(stays, drawn()) == score(best, drawn())
 
 
+def test_who_is_inclined_to_stay_leaves_for_what_is_much_likelier(
+    made: Trained[Actor],
+) -> None:
+    random, agent = np.random.default_rng(0), made.agent
+    left: list[int] = []
+    for by in (0.0, 2.0, 1e6):
+        inclined, count = agent.inclined(STAY, by), 0
+        for _ in range(20):
+            view = UnrollWorld(random).begin(draw_episode(ARCHITECTURES, KERNELS, random))
+            state, legal = features(view), mask(view)
+            action = inclined.best(state, legal)
+            logits = agent.online(state[None])[0]
+            assert action == STAY or logits[action] > logits[STAY] + by
+            count += action != STAY
+        left.append(count)
+    assert left[-1] == 0
+    assert agent.inclined(STAY, 1.0).online.biases[-1][STAY] == agent.online.biases[-1][STAY] + 1
+
+
 def test_the_curve_and_the_standings_are_of_the_same_traces(made: Trained[Actor]) -> None:
     found = standings(made.agent, kernels(), seed=1 + TEST_SEED, episodes=1)
     assert found["ppo"].share == made.kept.of_oracle

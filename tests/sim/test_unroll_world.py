@@ -217,3 +217,20 @@ def test_an_illegal_choice_costs() -> None:
     env.reset(seed=0)
     _, reward, _, _, told = env.step(np.int64(number_of(5, ROLLED)))
     assert reward == pytest.approx(sum(told["reward_parts"].values()) + ILLEGAL)
+
+
+def test_beside_a_usual_setting_only_what_is_earned_beyond_it_counts() -> None:
+    from gearshift.sim.unroll_env import UnrollEnv
+
+    env = UnrollEnv(kernels(), [SMALL], mixed=0.0, usual=ROLLED)
+    for seed in range(5):
+        env.reset(seed=seed)
+        for _ in range(CALLS):
+            _, reward, *_ = env.step(np.int64(STAY))
+            assert reward == pytest.approx(0.0, abs=1e-9)
+    env = UnrollEnv(kernels(), [SMALL], mixed=0.0, usual=ROLLED)
+    env.reset(seed=1)
+    env.step(np.int64(number_of(0, AT_ONCE)))
+    _, reward, _, _, told = env.step(np.int64(STAY))
+    assert reward != pytest.approx(0.0, abs=1e-3)
+    assert reward != pytest.approx(sum(told["reward_parts"].values()), abs=1e-3)

@@ -43,11 +43,13 @@ def side_by_side(
             stage.say(f"{stage.model}: gearshift lives, {trace}")
             lived(contenders[OURS], pace.beside if neighbours else pace.life)
             answers = in_turns(stage, contenders, pace.turns)
-        case = {**about, "batch": stage.batch, "trace": trace}
+        case, measured = {**about, "batch": stage.batch, "trace": trace}, case_of(answers)
         last = answers[OURS][-1]
         told = {"plan": last["plans"][-1], "decisions": last["decisions"]}
         told["peers_failed"] = stage.failed
-        found.append({"case": case, **case_of(answers), **told})
+        ratio = measured["vs_best_static"]
+        stage.say(f"{stage.model}: {trace}, {ratio:.2f} times as fast as the best static setting")
+        found.append({"case": case, **measured, **told})
     return found
 
 

@@ -200,13 +200,12 @@ def _zeros(module: nn.RNNBase, batch: Tensor) -> tuple[Tensor, ...]:
     return hidden, batch.new_zeros(count, batch.shape[1], module.hidden_size)
 
 
-def stack_from(target: Any, args: Sequence[Any], shape_of: Callable[[Any], Sequence[Any]]) -> Stack:
-    """Of one of these ops, from what it is called with."""
+def stack_from(target: Any, args: Sequence[Any], weights: Sequence[Tensor]) -> Stack:
+    """Of one of these ops, from what it is called with and its weights."""
     kind, ragged = kind_of(target)
-    params = args[2 + ragged]
     has_biases, num_layers, _, _, bidirectional, *rest = args[3 + ragged :]
-    gates, input_size = map(int, shape_of(params[0]))
-    hidden, made = gates // GATES[kind], int(shape_of(params[1])[1])
+    gates, input_size = weights[0].shape
+    hidden, made = gates // GATES[kind], weights[1].shape[1]
     return Stack(
         kind=kind,
         num_layers=num_layers,
@@ -217,6 +216,7 @@ def stack_from(target: Any, args: Sequence[Any], shape_of: Callable[[Any], Seque
         has_biases=has_biases,
         batch_first=bool(rest and rest[0]),
         ragged=ragged,
+        item_bytes=weights[0].element_size(),
     )
 
 

@@ -25,6 +25,8 @@ class Stack:
     batch_first: bool = False
     ragged: bool = False
     """Whether its rows have lengths of their own, as a packed sequence's have."""
+    item_bytes: int = 4
+    """Of a number."""
 
     @property
     def made_size(self) -> int:

@@ -11,8 +11,6 @@ from itertools import pairwise
 from gearshift.ir.recurrent import Stack
 from gearshift.plan.unroll import Steps
 
-ITEM_BYTES = 4
-
 
 def layer_groups(stack: Stack, num_engines: int) -> tuple[range, ...]:
     """For each engine, its layers: some in a row, about as much work for all, none for those beyond
@@ -46,7 +44,7 @@ class Footprint:
     @property
     def made_bytes(self) -> int:
         """By all layers."""
-        each = self.stack.made_size * self.stack.num_directions * ITEM_BYTES
+        each = self.stack.made_size * self.stack.num_directions * self.stack.item_bytes
         return self.stack.num_layers * self.num_steps * self.num_rows * each
 
     def most_steps(self, steps: Steps) -> int:
@@ -55,7 +53,8 @@ class Footprint:
         return min(self.num_steps, wanted)
 
     def chunk_bytes(self, steps: Steps) -> int:
-        return self.most_steps(steps) * self.num_rows * self.stack.gate_size * ITEM_BYTES
+        each = self.stack.gate_size * self.stack.item_bytes
+        return self.most_steps(steps) * self.num_rows * each
 
     def held_bytes(self, settings: Sequence[Steps]) -> int:
         """Each engine computes one chunk at a time."""

@@ -12,7 +12,7 @@ import numpy as np
 from gearshift.decide.unroll.actions import CHOICES, MAX_LAYERS
 from gearshift.decide.unroll.view import INPUT_KINDS, RAGGED, STREAMING, Settings
 from gearshift.ir.recurrent import GRU, LSTM, Stack
-from gearshift.plan.footprint import ITEM_BYTES, Footprint, layer_groups
+from gearshift.plan.footprint import Footprint, layer_groups
 from gearshift.plan.unroll import AT_ONCE, ROLLED, Steps
 from gearshift.sim.learning import apart
 from gearshift.sim.unroll_course import (
@@ -145,7 +145,7 @@ class Case:
         if self.cache_bytes is None:
             return None
         weights = self.stack.weight_count(layer) // self.stack.num_directions
-        needed = weights * ITEM_BYTES + self.footprint.chunk_bytes(steps)
+        needed = weights * self.stack.item_bytes + self.footprint.chunk_bytes(steps)
         return min(1.0, self.cache_bytes / needed)
 
 
@@ -162,11 +162,15 @@ def draw_episode(
     random: np.random.Generator,
     *,
     mixed: float = 0.0,
+    usual: Steps | None = None,
 ) -> Episode:
-    """Layers begin with what is usual; so likely, each with any setting."""
+    """Layers begin with what is usual, a plan's if it is not said; so likely, each with any."""
     architecture = architectures[int(random.integers(len(architectures)))]
     case = draw_case(architecture, kernels, random)
-    start = _mixed(case, random) if random.random() < mixed else _usual(case, random)
+    if random.random() < mixed:
+        start = _mixed(case, random)
+    else:
+        start = _usual(case, random) if usual is None else case.alike(usual)
     return Episode(case=case, start=start, calls=draw_calls(case, random))
 
 

@@ -12,6 +12,7 @@ from gearshift.decide.unroll.actions import ACTIONS, mask
 from gearshift.decide.unroll.reward import UnrollWeights
 from gearshift.decide.unroll.state import FAR, INPUTS, features
 from gearshift.errors import MissingExtraError
+from gearshift.plan.unroll import Steps
 from gearshift.sim.unroll_cases import ARCHITECTURES, Architecture, draw_episode
 from gearshift.sim.unroll_oracle import oracle_s
 from gearshift.sim.unroll_profiles import SHIPPED, KernelProfile, Kernels, read_kernels
@@ -39,10 +40,13 @@ class UnrollEnv(gymnasium.Env[np.ndarray, np.int64]):
         architectures: Sequence[Architecture] = ARCHITECTURES,
         weights: UnrollWeights | None = None,
         mixed: float = MIXED,
+        usual: Steps | None = None,
     ) -> None:
-        """On the kernels shipped, if none are given."""
+        """On the kernels shipped, if none are given. With a usual setting, that is what layers
+        begin with unless they begin with any; and what counts is what is earned beyond it in the
+        same call: what neighbours and lengths do to both is no choice's merit."""
         self._kernels = Kernels.of(read_kernels(SHIPPED) if profiles is None else profiles)
-        self._architectures, self._mixed = architectures, mixed
+        self._architectures, self._mixed, self._usual = architectures, mixed, usual
         self._weights = weights or UnrollWeights()
         self.observation_space = spaces.Box(-FAR, FAR, (len(INPUTS),), np.float32)
         self.action_space = spaces.Discrete(len(ACTIONS))
@@ -52,7 +56,11 @@ class UnrollEnv(gymnasium.Env[np.ndarray, np.int64]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         episode = draw_episode(
-            self._architectures, self._kernels, self.np_random, mixed=self._mixed
+            self._architectures,
+            self._kernels,
+            self.np_random,
+            mixed=self._mixed,
+            usual=self._usual,
         )
         self._world = UnrollWorld(self.np_random, self._weights)
         view = self._world.begin(episode)
@@ -63,7 +71,8 @@ class UnrollEnv(gymnasium.Env[np.ndarray, np.int64]):
         legal = bool(self._mask[action])
         stepped = self._world.step(int(action))
         self._mask = mask(stepped.view)
-        reward = stepped.reward.total + (0.0 if legal else ILLEGAL)
+        usual = 0.0 if self._usual is None else self._world.would_earn(self._usual)
+        reward = stepped.reward.total - usual + (0.0 if legal else ILLEGAL)
         told = self._told() | {"took_s": stepped.took_s, "reward_parts": stepped.reward.parts()}
         return features(stepped.view), reward, False, stepped.end, told
 

@@ -12,7 +12,7 @@ from statistics import fmean, geometric_mean
 import numpy as np
 
 from gearshift.decide.learn.ppo import Actor, Learner, PpoSettings
-from gearshift.decide.unroll.actions import CHOICES
+from gearshift.decide.unroll.actions import CHOICES, STAY
 from gearshift.decide.unroll.players import Fixed, Learned, Player, baselines
 from gearshift.decide.unroll.reward import DISCOUNT, UnrollWeights
 from gearshift.sim.learning import POINTS, TEST_SEED, Told, Trained, schooled, untold
@@ -26,6 +26,9 @@ SCHOOLING = 4
 """Those players that learn as they go are taught on so many times as many episodes."""
 START_SEED = 1 << 20
 """Of the traces by which is chosen what players begin with."""
+PATIENCE = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0)
+"""By how much another setting must be likelier than to stay. Who learns to choose draws what it
+does, and so changes its mind more often than it has reason to."""
 Seed = tuple[int, int]
 
 
@@ -79,28 +82,33 @@ def train(
     points: int = POINTS,
     episodes: int = TEST_EPISODES,
 ) -> Trained[Actor]:
-    """Raises MissingExtraError. The best is who earns most on what it is trained on."""
+    """Raises MissingExtraError. The best is who earns most on what it is trained on, as patient as
+    is best there."""
     from gearshift.sim.unroll_env import UnrollEnv
 
     train_on, test_on = divided()
     weights = weights or UnrollWeights()
     settings = settings or PpoSettings(discount=DISCOUNT)
     settings = replace(settings, rollout=min(settings.rollout, max(1, steps // points)))
-    learner = Learner(lambda: UnrollEnv(profiles, train_on, weights), settings, seed)
+    start = best_fixed(Kernels.of(profiles), weights, episodes).start
+    learner = Learner(lambda: UnrollEnv(profiles, train_on, weights, usual=start), settings, seed)
     drawn = partial(traces, kernels=Kernels.of(profiles), episodes=episodes)
     known = list(drawn(train_on, seed=seed + 2))
     unknown = list(drawn(test_on, seed=seed + TEST_SEED))
 
-    start = best_fixed(Kernels.of(profiles), weights, episodes).start
+    def earned(actor: Actor) -> float:
+        return score(Learned(actor, start=start), known, weights).earned
+
+    def patient() -> Actor:
+        actor = learner.actor()
+        return max((actor.inclined(STAY, by) for by in PATIENCE), key=earned)
 
     def scores(actor: Actor) -> tuple[float, float]:
-        player = Learned(actor, start=start)
-        mine, its = (score(player, on, weights) for on in (known, unknown))
-        return mine.earned, its.share
+        return earned(actor), score(Learned(actor, start=start), unknown, weights).share
 
     return schooled(
         learner.lived(),
-        learner.actor,
+        patient,
         scores,
         steps=steps,
         points=points,

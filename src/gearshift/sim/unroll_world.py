@@ -75,7 +75,7 @@ class UnrollWorld:
         took_s = ran.took_s * self.call.noise + switch_s
         self._discipline.called()
         self.view = self._look(ran, took_s)
-        reward = self._earned(took_s, before)
+        reward = self._earned(took_s, before, self.settings)
         end = self._number + 1 == len(self.episode.calls)
         return Stepped(took_s=took_s, reward=reward, view=self.view, end=end)
 
@@ -86,15 +86,22 @@ class UnrollWorld:
             self._discipline.switched(chosen.layer)
             self.num_switches += 1
 
-    def _earned(self, took_s: float, before: Settings) -> UnrollReward:
+    def would_earn(self, steps: Steps) -> float:
+        """The last call, if all layers had had this setting before it and in it, as far as there is
+        memory."""
+        settings = self.case.alike(steps)
+        ran = self.case.run(self.call, settings, settings)
+        return self._earned(ran.took_s * self.call.noise, settings, settings).total
+
+    def _earned(self, took_s: float, before: Settings, after: Settings) -> UnrollReward:
         needs = self.case.footprint
-        hits = [self.case.hit_share(i, steps) for i, steps in enumerate(self.settings)]
+        hits = [self.case.hit_share(i, steps) for i, steps in enumerate(after)]
         known = [share for share in hits if share is not None]
         return unroll_reward(
             self.weights,
             took_s=took_s,
             reference_s=self.case.reference_s(self.call),
-            held_bytes=max(needs.held_bytes(settings) for settings in (before, self.settings)),
+            held_bytes=max(needs.held_bytes(settings) for settings in (before, after)),
             memory_limit_bytes=self.case.memory_limit_bytes,
             hit_share=fmean(known) if known else None,
         )

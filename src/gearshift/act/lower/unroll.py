@@ -24,7 +24,7 @@ from gearshift.act.recurrent.runner import Board, Profile, Runner
 from gearshift.act.recurrent.ways import Answer, Asked, ByDirections, ByRows, OnOne, Wavefront
 from gearshift.errors import CompileError
 from gearshift.ir.topology import members
-from gearshift.plan.footprint import ITEM_BYTES, Footprint, layer_groups
+from gearshift.plan.footprint import Footprint, layer_groups
 from gearshift.plan.plan import Region
 from gearshift.plan.unroll import Steps, Unroll
 
@@ -87,7 +87,7 @@ def held_bytes(order: Order, region: Region, leaves: Sequence[Any]) -> int:
         num_engines=1 if by_rows else engines,
     )
     assert region.unroll is not None
-    read_bytes = steps * rows * cells.stack.input_size * ITEM_BYTES
+    read_bytes = steps * rows * cells.stack.input_size * cells.stack.item_bytes
     worked_on = footprint.held_bytes(region.unroll.layers) + read_bytes
     return order.weight_bytes * (engines if by_rows else 1) + worked_on
 

@@ -90,9 +90,8 @@ def cells_of(fragment: Fragment, op: str) -> Cells | None:
     if max(given) >= count or any(places[node] < count for node in params):
         return None
     weights = dict(zip(places, (*cut.inputs, *cut.weights), strict=True))
-    values = fragment.graph.values
-    stack = stack_from(call.target, call.args, lambda node: values[weights[node]].shape)
     tensors = [fragment.weights[weights[node]] for node in params]
+    stack = stack_from(call.target, call.args, tensors)
     taken = [node.args[1] for node in nodes if node.op == "call_function" and node is not call]
     return Cells(
         stack=stack,

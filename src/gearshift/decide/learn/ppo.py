@@ -76,6 +76,12 @@ class Actor:
             raise FloatingPointError("the agent's logits are no numbers")
         return int(np.argmax(np.where(mask, logits, -np.inf)))
 
+    def inclined(self, action: int, by: float) -> "Actor":
+        """Another one, which takes this action unless one is likelier by so much, as logits."""
+        online = self.online.copy()
+        online.biases[-1][action] += by
+        return replace(self, online=online)
+
 
 class Learner:
     """A policy that lives in many worlds at a time, and learns after every rollout."""
