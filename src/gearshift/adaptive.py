@@ -9,8 +9,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from gearshift import settings
 from gearshift.act.background import Background
 from gearshift.act.changes import Changes
@@ -149,8 +147,8 @@ def subject_of(runtime: "Runtime", space: Space) -> Subject | None:
     if whole is None or whole.onnx is None or key is None or len(cores) < NUM_ENGINES:
         return None
     work = runtime._labels.of(key).work
-    tensors = [leaf for leaf in whole.example if isinstance(leaf, Tensor) and leaf.dim()]
-    if work is None or not tensors:
+    num_rows = space.count_rows()
+    if work is None or not num_rows:
         return None
     graph, size = whole.graph, partial(size_number, bound=whole.sizes.bind(whole.example))
     try:
@@ -161,7 +159,7 @@ def subject_of(runtime: "Runtime", space: Space) -> Subject | None:
         engines=(cores[0], cores[1]),
         kind=op.kind,
         dims=op.dims,
-        num_rows=tensors[0].shape[0],
+        num_rows=num_rows,
         flops=work.flops,
         moved_bytes=max(1.0, work.moved_bytes),
         item_bytes=op.item_bytes,

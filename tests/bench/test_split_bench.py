@@ -38,7 +38,7 @@ def step_case(name: str, *_: Any) -> list[dict[str, Any]]:
     if name == "b":
         raise GearshiftError("no second size")
     homes.append(os.environ["GEARSHIFT_HOME"])
-    found = {"calls_to_follow": [20, None], "regret": 0.04}
+    found = {"calls_to_follow": [20, None], "stayed": [0.9, 0.0], "regret": 0.04}
     return [{"case": {"model": name, "trace": "step"}, "steps": {"by itself": found}}]
 
 
@@ -82,6 +82,7 @@ def test_what_fails_is_told_and_the_rest_is_measured(measured: dict[str, Any]) -
     assert summary["engines"]["1:1"]["by itself"] == pytest.approx(0.97)
     assert summary["steps"]["by itself"] == {
         "calls_to_follow_at_most": None,
+        "stayed_at_least": 0.0,
         "regret_at_most": 0.04,
     }
     out = Console(record=True, width=200)

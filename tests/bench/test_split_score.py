@@ -3,7 +3,15 @@
 import pytest
 
 from gearshift.bench.score import Slices
-from gearshift.bench.split_score import ITSELF, best_fixed, best_s, case_of, settled, summary_of
+from gearshift.bench.split_score import (
+    ITSELF,
+    best_fixed,
+    best_s,
+    case_of,
+    settled,
+    stayed,
+    summary_of,
+)
 
 
 def slices(*call_s: float) -> Slices:
@@ -23,6 +31,12 @@ def test_calls_until_the_last_twenty_are_near_the_oracle() -> None:
     assert settled([1.0] * 30, 1.0) == 20
     assert settled([2.0] * 15 + [1.05] * 40, 1.0) == 26, "half of twenty, and one"
     assert settled([2.0] * 100, 1.0) is None
+
+
+def test_for_how_long_they_stay_near_it() -> None:
+    assert stayed([2.0] * 15 + [1.0] * 40, 1.0) == 1
+    assert stayed([1.0] * 20 + [2.0] * 20, 1.0) == pytest.approx(10 / 21, abs=0.05)
+    assert stayed([2.0] * 100, 1.0) == 0
 
 
 def test_players_are_told_by_the_ways_they_have_the_runtime_by_all() -> None:
@@ -64,8 +78,8 @@ def test_the_best_fixed_way_is_one_for_all_cases() -> None:
 
 
 def test_a_summary_of_all() -> None:
-    one = {"calls_to_follow": [30, 20], "regret": 0.05}
-    never = {"calls_to_follow": [30, None], "regret": 0.5}
+    one = {"calls_to_follow": [30, 20], "stayed": [1.0, 0.8], "regret": 0.05}
+    never = {"calls_to_follow": [30, None], "stayed": [0.5, 0.0], "regret": 0.5}
     steps = [
         {"steps": {"rows": one, "by itself": one}},
         {"steps": {"rows": one, "by itself": never}},
@@ -83,6 +97,11 @@ def test_a_summary_of_all() -> None:
         {"by itself": 0.8, "best fixed": 0.8, "share": 0.5}
     )
     assert found["unseen"] == pytest.approx({"by itself": 0.9, "best fixed": 0.5, "share": 0.5})
-    assert found["steps"]["rows"] == {"calls_to_follow_at_most": 30, "regret_at_most": 0.05}
-    assert found["steps"]["by itself"] == {"calls_to_follow_at_most": None, "regret_at_most": 0.5}
+    rows, itself = found["steps"]["rows"], found["steps"]["by itself"]
+    assert rows == {"calls_to_follow_at_most": 30, "stayed_at_least": 0.8, "regret_at_most": 0.05}
+    assert itself == {
+        "calls_to_follow_at_most": None,
+        "stayed_at_least": 0.0,
+        "regret_at_most": 0.5,
+    }
     assert found["models"]["quiet, batch 8"]["vs_best_static"]["minimum"] == 0.9

@@ -1,6 +1,7 @@
 """The knob split: what is legal, what moves there are, how it reads and is written."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -78,7 +79,16 @@ def test_the_whole_model_over_all_cores_is_a_candidate() -> None:
 def test_a_team_has_no_more_engines_than_there_are_rows() -> None:
     engines = ("caller", *(f"cpu:{core}" for core in range(4)))
     for num_rows, size in ((0, 2), (3, 3), (8, 4)):
-        here = dividable(engines=engines, num_rows=num_rows)
+        rows = partial(int, num_rows)
+        here = dividable(engines=engines, count_rows=rows, usable_cores=4)
+        divided = [p for p in candidates(here).values() if p.regions[0].split is not None]
+        assert [len(members(p.regions[0].engine)) for p in divided] == [size]
+
+
+def test_a_team_has_no_more_engines_than_the_quota_allows() -> None:
+    engines = ("caller", *(f"cpu:{core}" for core in range(4)))
+    for usable, size in ((2, 2), (3, 3), (4, 4)):
+        here = dividable(engines=engines, count_rows=lambda: 8, usable_cores=usable)
         divided = [p for p in candidates(here).values() if p.regions[0].split is not None]
         assert [len(members(p.regions[0].engine)) for p in divided] == [size]
 

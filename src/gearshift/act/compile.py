@@ -278,6 +278,21 @@ def is_shared(backend: Any, region: Region) -> bool:
     return how in (COLUMNS, DEPTH)
 
 
+def regions_at(
+    fragment: Fragment, regions: tuple[Region, ...], leaves: Sequence[Any]
+) -> tuple[Region, ...]:
+    """The same regions; what is divided by rows runs undivided where there are fewer rows than
+    engines."""
+    if all(region.split is None or region.unroll is not None for region in regions):
+        return regions
+    from gearshift.act.lower.split import has_rows_for_all  # needs what reads ONNX
+
+    return tuple(
+        r if r.unroll is not None or has_rows_for_all(fragment, r, leaves) else on_caller(r)
+        for r in regions
+    )
+
+
 def any_shape_regions(regions: tuple[Region, ...]) -> tuple[Region, ...]:
     """The same regions where a backend that must know the shapes is replaced by eager, what is
     divided runs undivided on the calling thread and as many more as the team has, options that must

@@ -4,6 +4,7 @@ Must not know which of it is wise.
 """
 
 import math
+from contextlib import suppress
 from functools import partial
 
 import torch
@@ -46,12 +47,23 @@ def space_of(program: Program, pool: EnginePool, quota: float | None = None) -> 
         why_untiled=partial(_why_untiled, program),
         stacks=stacks,
         kernels={name: _kernels(program, name, stack) for name, stack in stacks.items()},
-        num_rows=max(map(_num_rows, program.fragments), default=0),
+        count_rows=partial(_count_rows, program),
     )
 
 
+def _count_rows(program: Program) -> int:
+    return max(map(_num_rows, program.fragments), default=0)
+
+
 def _num_rows(fragment: Fragment) -> int:
-    """The first size of its first tensor that has one."""
+    """As they are counted where all of it is divided by rows; where it cannot be, the first size of
+    its first tensor that has one."""
+    if fragment.onnx is not None:
+        from gearshift.act.lower.rows import Undivided, rows_of  # needs what reads ONNX
+
+        with suppress(Undivided):
+            rows = rows_of(fragment, [op.name for op in fragment.graph.ops])
+            return fragment.sizes.bind(fragment.example)[rows.symbol]
     sizes = [t.shape[0] for t in fragment.example if isinstance(t, torch.Tensor) and t.dim()]
     return sizes[0] if sizes else 0
 

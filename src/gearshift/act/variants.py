@@ -19,6 +19,7 @@ from gearshift.act.compile import (
     Variant,
     any_shape_regions,
     build_variant,
+    regions_at,
     reusable,
 )
 from gearshift.act.exam import Exams
@@ -31,12 +32,14 @@ from gearshift.act.tally import Tallies
 from gearshift.act.verify import Tolerance, run, verify
 from gearshift.capture.calls import refuse_absurd, why_unlike
 from gearshift.capture.program import Fragment
-from gearshift.errors import CompileError, GearshiftError, InputError
+from gearshift.errors import CompileError, EngineError, GearshiftError, InputError
 from gearshift.plan.plan import Region
 
 log = logging.getLogger("gearshift")
 MAX_BUILDS = 4
 """Beside the one for the example: one for any shape, and some for single signatures."""
+MAX_REFUSED = 16
+"""With more sizes that cannot be built, none is tried any more."""
 MAX_KNOWN = 1024
 """Signatures remembered; with more, all but those with a build of their own are forgotten."""
 CALLS_BEFORE_BUILD = 3
@@ -88,9 +91,10 @@ class Variants:
         if not self.shop.exams.of(self.fragment, leaves).usual:
             raise InputError("the model refuses these inputs")
         open_engine = self.shop.open_engine
+        regions = regions_at(self.fragment, self.regions, leaves)
         ready = reusable(self.fragment, leaves, reuse)
-        with self.shop.room(self.fragment, self.regions, ready.keys(), leaves):
-            variant = build_variant(self.fragment, self.regions, leaves, open_engine, ready)
+        with self.shop.room(self.fragment, regions, ready.keys(), leaves):
+            variant = build_variant(self.fragment, regions, leaves, open_engine, ready)
             variant = self._admit(variant, leaves)
         self._own[key] = self.executor.table[key] = variant.steps(leaves, self.shop.others)
 
@@ -119,6 +123,10 @@ class Variants:
             for built in variant.executables:
                 if (shares := getattr(built.run, "shares", None)) is not None:
                     shares.rehearsed()
+        except EngineError as failure:  # what ran on it failed, or it did
+            if isinstance(failure.__cause__, GearshiftError | None):
+                raise
+            raise CompileError(f"fails when run: {failure}") from failure
         except GearshiftError:
             raise
         except Exception as failure:
@@ -222,8 +230,10 @@ class Variants:
         return self.fragment.sizes.why_outside(self.fragment.leaves, leaves, lone=lone) is None
 
     def _ask(self, what: Any, build: Callable[[], None]) -> None:
-        """Once each, in the background; what is refused is remembered and said."""
-        if what in self._asked or len(self._asked) >= MAX_BUILDS:
+        """Once each, in the background; what is refused is remembered and said, and leaves its
+        place to others."""
+        known = what in self._asked or what in self.refusals
+        if known or len(self._asked) >= MAX_BUILDS or len(self.refusals) >= MAX_REFUSED:
             return
         self._asked.add(what)
 
@@ -237,6 +247,7 @@ class Variants:
                 self._asked.discard(what)
             except GearshiftError as error:
                 self.refusals[what] = str(error)
+                self._asked.discard(what)
                 log.warning("no build for %s: %s", what, self.refusals[what])
 
         self.shop.background.submit(work)

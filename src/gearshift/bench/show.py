@@ -121,11 +121,12 @@ def _show_divided(
 
 def _show_steps(steps: Sequence[Mapping[str, Any]], out: Console) -> None:
     title = "a neighbour comes and goes: calls until within 10 % of the oracle, and regret"
-    table = _table(title, 2, "model", "", "comes", "goes", "regret")
+    table = _table(title, 2, "model", "", "comes", "goes", "stays", "regret")
     for step in steps:
         for way, found in step["steps"].items():
             calls = ["never" if count is None else str(count) for count in found["calls_to_follow"]]
-            table.add_row(step["case"]["model"], way, *calls, f"{found['regret']:.1%}")
+            shares = (f"{min(found['stayed']):.0%}", f"{found['regret']:.1%}")
+            table.add_row(step["case"]["model"], way, *calls, *shares)
     out.print(table)
 
 

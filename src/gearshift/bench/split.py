@@ -32,6 +32,7 @@ from gearshift.bench.split_score import (
     best_s,
     case_of,
     settled,
+    stayed,
     summary_of,
 )
 from gearshift.bench.stage import LifePace, Turns, stage_of
@@ -307,11 +308,11 @@ def _stepped(
             phases.append(timed(call, pace.step_calls))
     took_s = sum(sum(phase) for phase in phases)
     best = sum(ideal * len(phase) for ideal, phase in zip(ideal_s, phases, strict=True))
+    changes = list(zip(phases[1:], ideal_s[1:], strict=True))
     return {
         "phase_s": [statistics.fmean(phase) for phase in phases],
-        "calls_to_follow": [
-            settled(phase, ideal) for phase, ideal in zip(phases[1:], ideal_s[1:], strict=True)
-        ],
+        "calls_to_follow": [settled(phase, ideal) for phase, ideal in changes],
+        "stayed": [stayed(phase, ideal) for phase, ideal in changes],
         "regret": took_s / best - 1,
     }
 

@@ -29,10 +29,23 @@ def best_s(ways: Mapping[str, Slices]) -> float:
 
 def settled(call_s: Sequence[float], oracle_s: float) -> int | None:
     """After how many calls the median of the last twenty is near the oracle's; None if never."""
-    for end in range(WINDOW, len(call_s) + 1):
-        if statistics.median(call_s[end - WINDOW : end]) <= NEAR * oracle_s:
-            return end
-    return None
+    near = _near(call_s, oracle_s)
+    return WINDOW + near.index(True) if any(near) else None
+
+
+def stayed(call_s: Sequence[float], oracle_s: float) -> float:
+    """For how much of the time after that it is; 0 if never."""
+    near = _near(call_s, oracle_s)
+    since = near[near.index(True) :] if any(near) else [False]
+    return statistics.fmean(since)
+
+
+def _near(call_s: Sequence[float], oracle_s: float) -> list[bool]:
+    """At each call from the twentieth on."""
+    medians = (
+        statistics.median(call_s[end - WINDOW : end]) for end in range(WINDOW, len(call_s) + 1)
+    )
+    return [median_s <= NEAR * oracle_s for median_s in medians]
 
 
 def case_of(
@@ -107,6 +120,7 @@ def _worst(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     calls = [count for step in steps for count in step["calls_to_follow"]]
     return {
         "calls_to_follow_at_most": None if None in calls else max(calls),
+        "stayed_at_least": min(share for step in steps for share in step["stayed"]),
         "regret_at_most": max(step["regret"] for step in steps),
     }
 

@@ -49,8 +49,8 @@ class Space:
     """The recurrent ops that can be unrolled."""
     kernels: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """For each of them, what can compute it."""
-    num_rows: int = 0
-    """Of the example, as far as is known."""
+    count_rows: Callable[[], int] = int
+    """Of the example, as far as is known: 0 if there are none."""
 
 
 def why_illegal(plan: Plan, space: Space) -> str | None:
@@ -134,8 +134,8 @@ def _divided(
         return []
     alone = [r for r in space.rewrites if r.threads == 1 and r.backend in runnable]
     everything = [r for r in alone if len(runnable[r.backend]) == len(space.graph.ops)]
-    graph, several = space.graph, len(splits) > 1
-    engines = cores[: 2 if several else max(2, space.num_rows)]
+    graph, several, num_rows = space.graph, len(splits) > 1, space.count_rows()
+    engines = cores[: 2 if several else min(space.usable_cores, max(2, num_rows))]
     divided = [
         whole(graph, engine=team(engines), rewrite=r, split=how)
         for r in everything
@@ -143,7 +143,7 @@ def _divided(
     ]
     if several:
         return divided + [whole(graph, engine=c, rewrite=r) for r in everything for c in engines]
-    if space.num_rows < 2 or any(why_illegal(plan, space) is None for plan in divided):
+    if num_rows < 2 or any(why_illegal(plan, space) is None for plan in divided):
         return divided
     return _divided_in_part(space, everything, team(engines))
 

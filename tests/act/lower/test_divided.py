@@ -1,7 +1,9 @@
 """A region divided over two engines: the same answers, at the same time."""
 
 import os
+from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from gearshift.act.compile import any_shape_regions
 from gearshift.act.engines import PinnedEngine, TeamEngine, check_engine, open_engine, parse_engine
 from gearshift.act.lower.split import RowDivision
 from gearshift.act.verify import error_between
-from gearshift.errors import GearshiftError, PlanError
+from gearshift.errors import CompileError, GearshiftError, PlanError
 from gearshift.plan import Region, Rewrite, Split
 from gearshift.plan.plan import whole
 from tests.act.lower.at_work import at_work
@@ -207,18 +209,65 @@ def test_what_fails_to_be_joined_is_the_plans_fault_not_an_engines(
             runtime.swap(plan)
 
 
-def test_fewer_rows_than_engines_stay_with_what_is_built_for_any_size(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fewer_rows_than_engines_are_built_for_undivided(backend: str) -> None:
     model, x = small_cnn(), torch.randn(4, 3, 8, 8)
     with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
-        runtime.swap(divided(runtime, "onnxruntime", Split()))
+        runtime.swap(divided(runtime, backend, Split()))
         for _ in range(6):
             lone = torch.randn(1, 3, 8, 8)
             assert error_between(model(lone), runtime(lone)) < 1e-5
             assert runtime.settle(60)
+        (variants,) = runtime._serving.in_force.variants
+        assert variants.refusals == {}
+        (alone,) = [v for v in variants.built if v.signature == ((1, 3, 8, 8),)]
+        (region,) = alone.regions
+        assert (region.engine, region.split) == ("caller", None)
+        assert (region.rewrite.backend, region.rewrite.threads) == (backend, 2)
+        before = runtime._tallies.sum().outside_s
+        runtime(torch.randn(1, 3, 8, 8))
+        assert runtime._tallies.sum().outside_s == before, "not by the model itself"
         assert runtime.faults == {}
-    assert "1 rows for 2 engines" in caplog.text
+
+
+def test_sizes_that_cannot_be_built_leave_their_place_to_others() -> None:
+    """Parts of a height must have a row for each engine."""
+    model, x = nn.Conv2d(3, 4, 3, padding=1).eval(), torch.randn(2, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(divided(runtime, "onnxruntime", Split(how="spatial")))
+        sizes = [(rows, 3, 1, 8) for rows in range(2, 8)] + [(2, 3, 9, 8)]
+        for size in sizes:
+            for _ in range(4):
+                other = torch.randn(size)
+                assert error_between(model(other), runtime(other)) < 1e-5
+                assert runtime.settle(60)
+        (variants,) = runtime._serving.in_force.variants
+        assert len(variants.refusals) == 6
+        assert ((2, 3, 9, 8),) in [variant.signature for variant in variants.built]
+
+
+def test_a_part_that_fails_when_a_plan_is_verified_refuses_it_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(self: RowDivision, inputs: Sequence[Tensor], rows: range) -> list[Any]:
+        return ["no tensor"]
+
+    model, x = small_cnn(), torch.randn(4, 3, 8, 8)
+    with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
+        monkeypatch.setattr(RowDivision, "_feeds", broken)
+        with pytest.raises(CompileError, match="fails when run"):
+            runtime.swap(divided(runtime, "onnxruntime", Split()))
+
+
+def test_rows_are_counted_where_they_are() -> None:
+    """Steps first, then rows: the steps mix."""
+
+    class Steps(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.softmax(0)
+
+    with gearshift.adapt(Steps().eval(), torch.randn(128, 5, 6), policy="keep") as runtime:
+        assert runtime.space.count_rows() == 5
 
 
 def test_no_call_is_divided_as_lopsided_as_plans_are_verified() -> None:

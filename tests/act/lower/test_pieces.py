@@ -1,7 +1,7 @@
 """Regions divided over height, columns and depth: legal ones give the model's answers, others are
 refused with the reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -155,7 +155,14 @@ REFUSED = [
 ]
 
 
-def compare(make: Callable[[], nn.Module], shape: tuple[int, ...], split: Split, by: str) -> None:
+def compare(
+    make: Callable[[], nn.Module],
+    shape: tuple[int, ...],
+    split: Split,
+    by: str,
+    told: Sequence[float] | None = None,
+) -> None:
+    """`told` are the shares that engines are said to do."""
     torch.manual_seed(0)
     model, x = make().eval(), torch.randn(shape)
     with gearshift.adapt(model, x, policy="keep") as runtime, torch.no_grad():
@@ -171,8 +178,9 @@ def compare(make: Callable[[], nn.Module], shape: tuple[int, ...], split: Split,
         assert runtime.faults == {}
         found = at_work(runtime)
         assert set(found) == set(TEAM.split("+"))
-        shares = split.shares_of(len(found))
-        assert list(found.values()) == [share / sum(shares) for share in shares]
+        if told is not None:
+            assert list(found.values()) == pytest.approx(told)
+        assert sum(found.values()) == pytest.approx(1)
 
 
 @pytest.mark.capability("split.spatial")
@@ -190,10 +198,28 @@ def test_columns_in_blocks(name: str, block: int) -> None:
     compare(*COLUMNS[name], Split(how="columns", block=block), "onnxruntime")
 
 
+@pytest.mark.capability("split.columns-block")
+@pytest.mark.parametrize("name", ["linear", "convolution", "feed forward"])
+def test_columns_in_unequal_shares(name: str) -> None:
+    compare(*COLUMNS[name], Split(how="columns", block=2, shares=UNEQUAL), "onnxruntime")
+
+
 @pytest.mark.capability("split.depth-half")
 @pytest.mark.parametrize("name", DEPTH)
-def test_depth_is_summed_up(name: str) -> None:
-    compare(*DEPTH[name], Split(how="depth"), "onnxruntime")
+@pytest.mark.parametrize("shares", [None, UNEQUAL])
+def test_depth_is_summed_up(name: str, shares: tuple[int, int] | None) -> None:
+    compare(*DEPTH[name], Split(how="depth", shares=shares), "onnxruntime")
+
+
+def test_what_engines_are_said_to_do_is_what_they_do() -> None:
+    """Seven rows, 3:1; ten columns in blocks of four; twelve channels, 3:1."""
+    image = (lambda: nn.Conv2d(6, 4, 3, padding=1), (2, 6, 7, 7))
+    linear = (lambda: nn.Linear(12, 10), ROWS)
+    rows, columns = Split(how="spatial", shares=(3, 1)), Split(how="columns", block=4)
+    compare(*image, rows, "onnxruntime", told=[6 / 7, 1 / 7])
+    compare(*linear, columns, "onnxruntime", told=[0.6, 0.4])
+    channels = Split(how="depth", shares=(3, 1))
+    compare(*linear, channels, "onnxruntime", told=[0.75, 0.25])
 
 
 @pytest.mark.capability("split.ops")

@@ -2,9 +2,12 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
+import onnx
 import pytest
 import torch
+from onnx import TensorProto, helper
 from torch import Tensor, nn
 from torch.nn import functional as f
 
@@ -118,6 +121,35 @@ def test_rows_that_mix_are_never_divided(name: str) -> None:
 def test_built_in_models_can_be_divided_by_rows(name: str) -> None:
     model, inputs = ZOO[name]()
     assert {axis.unit for axis in rows(model, *inputs).axes.values()} == {1}
+
+
+def test_a_file_that_picks_columns_by_the_number_of_rows_is_not_divided(tmp_path: Path) -> None:
+    """`x[:, n - 1 : n]` of n rows."""
+    one, columns = helper.make_tensor("one", 7, [1], [1]), helper.make_tensor("axes", 7, [1], [1])
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], start=0, end=1),
+        helper.make_node("Sub", ["n", "one"], ["before"]),
+        helper.make_node("Slice", ["x", "before", "n", "axes"], ["picked"]),
+        helper.make_node("Relu", ["picked"], ["y"]),
+    ]
+    forms = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["rows", 6]), ("y", ["rows", 1]))
+    ]
+    graph = helper.make_graph(nodes, "picked", forms[:1], forms[1:], [one, columns])
+    path = tmp_path / "picked.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path
+    )
+    with gearshift.adapt(path, torch.randn(4, 6), policy="keep") as runtime:
+        cores = team([f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]])
+        rewrite = Rewrite(backend="onnxruntime", threads=1)
+        (region,) = whole(
+            runtime.program.graph, engine=cores, rewrite=rewrite, split=Split()
+        ).regions
+        reason = runtime.space.why_undivided(region)
+        assert reason is not None
+        assert "the number of rows" in reason
 
 
 def test_a_fixed_batch_is_not_divided() -> None:

@@ -73,7 +73,7 @@ def _num_columns(whole: Anatomy) -> int:
 
 def column_parts(
     whole: Anatomy, entries: Sequence[tuple[int, ...]]
-) -> tuple[list[tuple[PartBody, list[str]]], list[Join]]:
+) -> tuple[list[tuple[PartBody, list[str]]], list[Join], list[int]]:
     walks = [
         Walk(PartBody(whole), columns, first=number == 0) for number, columns in enumerate(entries)
     ]
@@ -82,7 +82,7 @@ def column_parts(
 
 def depth_parts(
     whole: Anatomy, shares: Sequence[int]
-) -> tuple[list[tuple[PartBody, list[str]]], list[Join]]:
+) -> tuple[list[tuple[PartBody, list[str]]], list[Join], list[int]]:
     """The channels of the inputs in a row, as many to each as its share says."""
     rights = _rights(whole)
     axes = {n: rights[n] if n in rights else _channel_axis(n, whole) for n in whole.inputs}
@@ -121,7 +121,7 @@ def _channel_axis(name: str, whole: Anatomy) -> int:
 
 def _walked(
     walks: Sequence[Walk], entries: Sequence[tuple[int, ...]]
-) -> tuple[list[tuple[PartBody, list[str]]], list[Join]]:
+) -> tuple[list[tuple[PartBody, list[str]]], list[Join], list[int]]:
     for walk in walks:
         for node in walk.whole.nodes:
             _step(walk, node)
@@ -129,7 +129,8 @@ def _walked(
     joins = [_join(along.get(name), entries, name) for name in whole.outputs]
     for walk in walks:
         walk.body.check()
-    return [(walk.body, list(whole.outputs)) for walk in walks], joins
+    bodies = [(walk.body, list(whole.outputs)) for walk in walks]
+    return bodies, joins, [len(walk.columns) for walk in walks]
 
 
 def _join(axis: int | None, entries: Sequence[tuple[int, ...]], name: str) -> Join:

@@ -18,8 +18,8 @@ from gearshift.errors import CaptureError
 
 FEW, MORE = 2, 3
 FILLS = ("ConstantOfShape", "Expand")
-SIZE_SLOTS = {"Reshape": (1,), "Expand": (1,), "ConstantOfShape": (0,), "Slice": (1, 2)}
-"""Inputs that only say how large a result is, or which part of it is meant."""
+SIZE_SLOTS = {"Reshape": (1,), "Expand": (1,), "ConstantOfShape": (0,)}
+"""Inputs that only say how large a result is."""
 PICKS = (
     *("Cast", "Concat", "Gather", "Identity", "Mul", "Reshape", "Shape", "Size", "Slice"),
     *("Squeeze", "Unsqueeze"),
@@ -45,6 +45,8 @@ def rows_of(fragment: Fragment, ops: Sequence[str]) -> Rows:
             known[tuple(ops)] = _rows_of(fragment, ops)
         except Undivided as reason:
             known[tuple(ops)] = reason
+        except (LookupError, ValueError) as odd:  # a node unlike those the rules were written for
+            known[tuple(ops)] = Undivided(f"not understood: {odd!r}")
     found = known[tuple(ops)]
     if isinstance(found, Undivided):
         raise found

@@ -58,8 +58,9 @@ def kernel_of(node: NodeProto, whole: Anatomy) -> Kernel | None:
 
 def spatial_parts(
     whole: Anatomy, shares: Sequence[int]
-) -> tuple[list[tuple[PartBody, list[str]]], list[Join]]:
-    """For each share a part, with the names of its results."""
+) -> tuple[list[tuple[PartBody, list[str]]], list[Join], list[int]]:
+    """For each share a part, with the names of its results; and how many rows of the first it
+    has."""
     heights = [_height(name, whole) for name in whole.outputs]
     slow = [1 / share if share else float("inf") for share in shares]
     counts = [apportioned(height, slow) for height in heights]
@@ -69,7 +70,7 @@ def spatial_parts(
     for member in range(len(shares)):
         pairs = zip(whole.outputs, counts, strict=True)
         parts.append(_part(whole, {name: in_a_row(count)[member] for name, count in pairs}))
-    return parts, [Beside(HEIGHT, tuple(in_a_row(count))) for count in counts]
+    return parts, [Beside(HEIGHT, tuple(in_a_row(count))) for count in counts], counts[0]
 
 
 def _height(name: str, whole: Anatomy) -> int:

@@ -23,10 +23,12 @@ from gearshift.act.lower.shares import Shares, in_a_row
 from gearshift.act.lower.spatial import spatial_parts
 from gearshift.capture.program import Fragment
 from gearshift.errors import CompileError
+from gearshift.ir.topology import members
 from gearshift.plan.plan import Region
 from gearshift.plan.split import BLOCK, DEPTH, INTERLEAVED, ROWS, SPATIAL, Split
 
-Prepared = tuple[list[tuple[PartBody, list[str]]], list[Join]]
+Prepared = tuple[list[tuple[PartBody, list[str]]], list[Join], list[int]]
+"""Parts, how their results are put together, and how many of what is divided each part has."""
 
 
 def why_undivided(fragment: Fragment, region: Region, num_engines: int) -> str | None:
@@ -51,6 +53,14 @@ def why_undivided(fragment: Fragment, region: Region, num_engines: int) -> str |
             known[key] = f"not understood: {odd!r}"
     found: str | None = known[key]
     return found
+
+
+def has_rows_for_all(fragment: Fragment, region: Region, leaves: Sequence[Any]) -> bool:
+    """Whether there is a row for each engine of its team, if it is divided by rows."""
+    if region.split is None or region.split.how not in (ROWS, INTERLEAVED):
+        return True
+    num_rows = fragment.sizes.bind(leaves)[rows_of(fragment, region.ops).symbol]
+    return num_rows >= len(members(region.engine))
 
 
 def build_divided(
@@ -82,8 +92,6 @@ def _by_rows(
     shared: bool,
 ) -> Executable:
     ledger = RowLedger(order, leaves)
-    if ledger.num_rows < len(team.engines):
-        raise Undivided(f"{ledger.num_rows} rows for {len(team.engines)} engines")
     built = _build(backend, ledger.open_order, team, shared=shared)
     division = RowDivision(
         runs=[part.run for part in built],
@@ -112,18 +120,17 @@ def _in_pieces(
     backend: Backend, order: Order, split: Split, team: TeamEngine, leaves: Sequence[Any]
 ) -> Executable:
     whole = anatomy(order.fragment, order.ops, leaves)
-    bodies, joins = _pieces(whole, split, len(team.engines))
+    bodies, joins, counts = _pieces(whole, split, len(team.engines))
     names = {onnx_name: name for name, onnx_name in whole.names.items()}
     inputs = tuple(names[name] for name in whole.inputs)
-    shares = split.shares_of(len(team.engines))
     parts, built = [], []
-    for engine, share, (body, results) in zip(team.engines, shares, bodies, strict=True):
+    for engine, count, (body, results) in zip(team.engines, counts, bodies, strict=True):
         cut = body.cut(results)
         built.append(_build_on(engine, backend, replace(order, part=cut)))
         takes = {names[name]: piece for name, piece in body.takes.items()}
         taken = [(inputs.index(name), takes.get(name)) for name in cut.inputs]
         run, into = built[-1].run, built[-1].into
-        parts.append(Built(run=run, into=into, inputs=taken, share=share / sum(shares)))
+        parts.append(Built(run=run, into=into, inputs=taken, share=count / sum(counts)))
     held_bytes = sum(part.held_bytes for part in built)
     forms = [(whole.shapes[o], getattr(torch, whole.dtypes[o])) for o in whole.outputs]
     division = PieceDivision(parts, joins, forms)
