@@ -81,6 +81,7 @@ def test_what_fails_is_told_and_the_rest_is_measured(measured: dict[str, Any]) -
     summary = measured["summary"]
     assert summary["engines"]["1:1"]["by itself"] == pytest.approx(0.97)
     assert summary["steps"]["by itself"] == {
+        "of_oracle": pytest.approx(1 / 1.04),
         "calls_to_follow_at_most": None,
         "stayed_at_least": 0.0,
         "regret_at_most": 0.04,

@@ -10,6 +10,7 @@ from gearshift.bench.split_score import (
     case_of,
     settled,
     stayed,
+    stepped,
     summary_of,
 )
 
@@ -31,6 +32,16 @@ def test_calls_until_the_last_twenty_are_near_the_oracle() -> None:
     assert settled([1.0] * 30, 1.0) == 20
     assert settled([2.0] * 15 + [1.05] * 40, 1.0) == 26, "half of twenty, and one"
     assert settled([2.0] * 100, 1.0) is None
+
+
+def test_a_step_is_set_beside_what_any_way_took_at_its_best() -> None:
+    """The oracle's two seconds were from short turns: one second was seen."""
+    quick = [[2.0] * 30 + [1.0] * 70, [4.0] * 100]
+    found = stepped({"quick": quick, "slow": [[2.0] * 100, [3.0] * 100]}, [2.0, 3.5])
+    assert found["oracle_s"] == [1.0, 3.0]
+    assert found["steps"]["quick"]["regret"] == pytest.approx((130 + 400) / 400 - 1)
+    assert found["steps"]["slow"]["calls_to_follow"] == [20]
+    assert found["steps"]["quick"]["calls_to_follow"] == [None]
 
 
 def test_for_how_long_they_stay_near_it() -> None:
@@ -62,7 +73,7 @@ def case(engines: str, ours: float, **ways_s: float) -> dict[str, object]:
         "ways_s": {"none 0": 2.0, **ways_s},
         "oracle_s": 1.0,
         "players_oracle_s": 1.0,
-        "by_itself": {"of_oracle": ours},
+        "by_itself": {"of_oracle": ours, "plan": "openvino x1 rows" if ours > 0.85 else "openvino"},
         "players": {"share": {"of_oracle": 0.5}},
     }
 
@@ -93,13 +104,19 @@ def test_a_summary_of_all() -> None:
     cases = [case("1:1", 0.8, depth=1.25), case("2:1", 0.9)]
     found = summary_of(cases, steps, models)
     assert found["best_fixed"] == "depth"
-    assert found["engines"]["1:1"] == pytest.approx(
-        {"by itself": 0.8, "best fixed": 0.8, "share": 0.5}
-    )
-    assert found["unseen"] == pytest.approx({"by itself": 0.9, "best fixed": 0.5, "share": 0.5})
+    itself = {"by itself": 0.8, "by itself, least": 0.8}
+    assert found["engines"]["1:1"] == pytest.approx({**itself, "best fixed": 0.8, "share": 0.5})
+    divides = {"by itself": 0.9, "by itself, least": 0.9, "by itself, where it divides (1)": 0.9}
+    assert found["unseen"] == pytest.approx({**divides, "best fixed": 0.5, "share": 0.5})
     rows, itself = found["steps"]["rows"], found["steps"]["by itself"]
-    assert rows == {"calls_to_follow_at_most": 30, "stayed_at_least": 0.8, "regret_at_most": 0.05}
+    assert rows == {
+        "of_oracle": pytest.approx(1 / 1.05),
+        "calls_to_follow_at_most": 30,
+        "stayed_at_least": 0.8,
+        "regret_at_most": 0.05,
+    }
     assert itself == {
+        "of_oracle": pytest.approx((1.05 * 1.5) ** -0.5),
         "calls_to_follow_at_most": None,
         "stayed_at_least": 0.0,
         "regret_at_most": 0.5,

@@ -11,7 +11,7 @@ from functools import partial
 from time import perf_counter
 from typing import Protocol
 
-from gearshift.bench.divided import Divided, block, timed
+from gearshift.bench.divided import Divided, timed
 from gearshift.decide.split.actions import BOTH, NAMES
 from gearshift.decide.split.players import Player, Unteachable
 from gearshift.decide.split.profiling import Experience, seen
@@ -27,7 +27,6 @@ from gearshift.plan.objective import SplitWeights
 LOOK_S = 0.1
 MORE_LOOKS = 3
 """Beyond those that it takes to try every way once, for who learns from that."""
-ALONE = NAMES[0]
 
 
 class Looks(Protocol):
@@ -55,6 +54,8 @@ class EngineLooks:
 
     region: Divided
     roofline: Roofline
+    alone_s: float
+    """What one undisturbed engine takes."""
     experience: Experience = field(default_factory=Experience)
 
     def first(self) -> SplitView:
@@ -65,7 +66,7 @@ class EngineLooks:
     def after(self, view: SplitView, action: int) -> tuple[SplitView, float]:
         sample, readings = self._ran(action)
         region, plan = self.region, self.region.ready[NAMES[action]].executor.plan
-        reward = earned(sample, plan, action, region.subject, view.alone_s, SplitWeights())
+        reward = earned(sample, plan, action, region.subject, self.alone_s, SplitWeights())
         return self._view(action, sample, readings), reward.total
 
     def _ran(self, action: int) -> tuple[Sample, Mapping[str, Metric]]:
@@ -106,15 +107,14 @@ class EngineLooks:
         )
         subject = self.region.subject
         engines = engines_of(snapshot, subject, self.roofline.dram_bytes_s)
-        alone_s = statistics.fmean(block(partial(self.region.call, ALONE), 3))
         took_s = statistics.fmean(sample.seconds)
         self.experience.see(engines)
-        self.experience.note(subject, engines, action, alone_s=alone_s, took_s=took_s)
+        self.experience.note(subject, engines, action, alone_s=self.alone_s, took_s=took_s)
         return seen(
             subject,
             engines,
             in_force=action,
             legal=[NAMES.index(name) for name in self.region.ready],
-            alone_s=alone_s,
+            alone_s=self.alone_s,
             experience=self.experience,
         )

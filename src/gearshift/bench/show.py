@@ -111,11 +111,12 @@ def _show_divided(
         table.add_row(*about, *times, *(f"{found['of_oracle']:.2f}" for found in told))
     out.print(table)
     title = f"share of the oracle, geometric mean; the best fixed way: {summary['best_fixed']}"
-    shares = _table(title, 1, "engines", "best fixed", *ours)
+    names = ("best fixed", "by itself", "by itself, least", *players)
+    shares = _table(title, 1, "engines", *names)
     groups = {**summary["engines"], "regions the agent never saw": summary["unseen"]}
     for engines, found in groups.items():
         if found is not None:
-            shares.add_row(engines, *(f"{found[name]:.2f}" for name in ("best fixed", *ours)))
+            shares.add_row(engines, *(f"{found[name]:.2f}" for name in names))
     out.print(shares)
 
 

@@ -31,8 +31,7 @@ from gearshift.bench.split_score import (
     UNDIVIDED,
     best_s,
     case_of,
-    settled,
-    stayed,
+    stepped,
     summary_of,
 )
 from gearshift.bench.stage import LifePace, Turns, stage_of
@@ -54,13 +53,14 @@ from gearshift.sim.profiles import read_profiles
 from gearshift.sim.split_training import divided as held_out
 
 Say = Callable[[str], None]
-Choices = Callable[[Divided], dict[str, str]]
-"""For a region, what each player settles on."""
+Choices = Callable[[Divided, float], dict[str, str]]
+"""For a region, and what one undisturbed engine takes, what each player settles on."""
 BACKEND, OTHER = "onnxruntime", "openvino"
 """Players choose among the ways of the first; the oracle, among those of both."""
 ENGINES = {"1:1": 0, "2:1": 1, "3:1": 2}
 """How many times as fast one engine is as the other, and how many neighbours on the core of the
 slower one make it so."""
+ALONE_CALLS = 10
 FINALISTS, MORE = 5, 4
 """So many ways that seem best take so many times as many turns more: of many that were measured a
 few times, the best would be one that was lucky."""
@@ -75,6 +75,8 @@ REGIONS = (
 feed-forward of 8."""
 STEP = (0, 1, 0)
 """Neighbours, one phase after the other."""
+POLICIES = ("share", "greedy", "dqn")
+"""That decide in place of the default."""
 SIDE = SidePace(
     life=LifePace(seconds=15.0, longer=2),
     beside=LifePace(seconds=25.0, longer=3),
@@ -93,6 +95,8 @@ class Pace:
     """How long the runtime serves by itself beside neighbours before it counts."""
     step_calls: int = 90
     """In each of the three phases of a step."""
+    policy_s: float = 12.0
+    """How long each policy serves in each situation before that."""
     models: tuple[str, ...] = ("resnet18@8", "mobilenet_v2@8", "minilm@8")
     """Through a step."""
     beside_peers: tuple[str, ...] = (*models, "resnet18", "mobilenet_v2")
@@ -109,6 +113,7 @@ QUICK = Pace(
     only=("matmul 512, 512 rows", "resnet block 512x7x7, batch 1"),
     serve_s=3.0,
     step_calls=40,
+    policy_s=3.0,
     models=("mobilenet_v2@8",),
     beside_peers=(),
 )
@@ -173,10 +178,10 @@ def _players(seed: int) -> list[Player]:
     return [Fixed(FOLLOW), Share(), Greedy(), Bandit(np.random.default_rng(seed)), learned]
 
 
-def _choices(seed: int, roofline: Roofline, region: Divided) -> dict[str, str]:
+def _choices(seed: int, roofline: Roofline, region: Divided, alone_s: float) -> dict[str, str]:
     """Nobody knows anything from regions before."""
     players = _players(seed)
-    return {player.name: choice_of(player, EngineLooks(region, roofline)) for player in players}
+    return {p.name: choice_of(p, EngineLooks(region, roofline, alone_s)) for p in players}
 
 
 def _beside_peers(
@@ -220,6 +225,7 @@ def _region_cases(
     ):
         if UNDIVIDED not in region.ready:
             raise GearshiftError(f"{name}: cannot be run undivided by {BACKEND}")
+        alone_s = statistics.fmean(block(partial(region.call, UNDIVIDED), ALONE_CALLS))
         for engines, count in ENGINES.items():
             say(f"{name}: engines {engines}")
             with busy(neighbours_on(core, count)):
@@ -229,7 +235,7 @@ def _region_cases(
                     **{by_other(action): partial(other.call, action) for action in other.ready},
                     ITSELF: partial(serving, *args),
                 }
-                chosen = choices(region)
+                chosen = choices(region, alone_s)
                 slices = _in_turns(ways, pace.rounds, {ITSELF, *chosen.values()})
                 unseen = name in _unseen()
                 about = {"region": name, "engines": engines, "slower": core, "unseen": unseen}
@@ -270,8 +276,8 @@ def _in_turns(
 
 
 def _step_case(name: str, core: int, pace: Pace, say: Say) -> list[dict[str, Any]]:
-    """Rows that follow, and the runtime by itself once it knows both situations, while a neighbour
-    comes and goes; against the best way under each."""
+    """Rows that follow by each backend, the runtime by itself once it knows both situations, and by
+    other policies, while a neighbour comes and goes; against the best way under each."""
     model, args = load(name)
     only = [n for n in NAMES if n.startswith(("none", "rows"))]
     with (
@@ -290,31 +296,36 @@ def _step_case(name: str, core: int, pace: Pace, say: Say) -> list[dict[str, Any
             with busy(neighbours_on(core, count)):
                 _serve(serving, args, pace.serve_s)
                 oracles_s.append(best_s(_in_turns(ways, pace.rounds)))
-        ideal_s = [oracles_s[count] for count in STEP]
         say(f"{name}: a neighbour comes and goes")
-        calls = {NAMES[FOLLOW]: ways[NAMES[FOLLOW]], ITSELF: partial(serving, *args)}
-        steps = {way: _stepped(call, ideal_s, core, pace) for way, call in calls.items()}
-    return [{"case": {"model": name, "trace": "step"}, "oracle_s": ideal_s, "steps": steps}]
+        following = (NAMES[FOLLOW], by_other(NAMES[FOLLOW]))
+        calls = {way: ways[way] for way in following if way in ways}
+        calls[ITSELF] = partial(serving, *args)
+        took_s = {way: _stepped(call, core, pace) for way, call in calls.items()}
+    took_s |= {policy: _by_policy(policy, name, core, pace, say) for policy in POLICIES}
+    told = stepped(took_s, [oracles_s[count] for count in STEP])
+    return [{"case": {"model": name, "trace": "step"}, **told}]
 
 
-def _stepped(
-    call: Callable[[], Any], ideal_s: Sequence[float], core: int, pace: Pace
-) -> dict[str, Any]:
-    """Every call counts, the first one after a change, too."""
+def _by_policy(policy: str, name: str, core: int, pace: Pace, say: Say) -> list[list[float]]:
+    """Once it has served in both situations."""
+    say(f"{name}: a neighbour comes and goes, policy {policy}")
+    model, args = load(name)
+    with adapt(model, args, policy=policy) as serving:
+        for count in (0, 1):
+            with busy(neighbours_on(core, count)):
+                _serve(serving, args, pace.policy_s)
+        with torch.no_grad():
+            return _stepped(partial(serving, *args), core, pace)
+
+
+def _stepped(call: Callable[[], Any], core: int, pace: Pace) -> list[list[float]]:
+    """What calls took in each phase: all of them, the first one after a change, too."""
     call()
     phases = []
     for count in STEP:
         with busy(neighbours_on(core, count)):
             phases.append(timed(call, pace.step_calls))
-    took_s = sum(sum(phase) for phase in phases)
-    best = sum(ideal * len(phase) for ideal, phase in zip(ideal_s, phases, strict=True))
-    changes = list(zip(phases[1:], ideal_s[1:], strict=True))
-    return {
-        "phase_s": [statistics.fmean(phase) for phase in phases],
-        "calls_to_follow": [settled(phase, ideal) for phase, ideal in changes],
-        "stayed": [stayed(phase, ideal) for phase, ideal in changes],
-        "regret": took_s / best - 1,
-    }
+    return phases
 
 
 def _some_view() -> SplitView:

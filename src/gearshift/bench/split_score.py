@@ -14,16 +14,22 @@ WINDOW, NEAR = 20, 1.1
 RATIOS = ("vs_eager", "vs_best_peer", "vs_best_static", "p95_vs_best_static")
 ITSELF = "by itself"
 """The runtime, with nobody telling it what to do."""
+DIVIDED = f" {NAMES[FOLLOW]}"
+"""In the words of a plan."""
 UNDIVIDED = NAMES[0]
 FIXED = tuple(name for name in NAMES if name != NAMES[FOLLOW])
 """Ways whose shares do not follow."""
 
 
-def best_s(ways: Mapping[str, Slices]) -> float:
-    """Of those that had the most turns: among many that had a few, the best would be one that was
+def often_seen(ways: Mapping[str, Slices]) -> dict[str, Slices]:
+    """Those that had the most turns: among many that had a few, the best would be one that was
     lucky."""
     most = max(len(found.call_s) for found in ways.values())
-    often = {name: found for name, found in ways.items() if len(found.call_s) == most}
+    return {name: found for name, found in ways.items() if len(found.call_s) == most}
+
+
+def best_s(ways: Mapping[str, Slices]) -> float:
+    often = often_seen(ways)
     return told_both_ways(often, lambda name, parity: statistics.fmean(often[name].calls(parity)))
 
 
@@ -48,6 +54,33 @@ def _near(call_s: Sequence[float], oracle_s: float) -> list[bool]:
     return [median_s <= NEAR * oracle_s for median_s in medians]
 
 
+def stepped(
+    ways: Mapping[str, Sequence[Sequence[float]]], oracle_s: Sequence[float]
+) -> dict[str, Any]:
+    """What calls took on each way, phase by phase. In one long phase a way may take less than in
+    short turns with others: then the oracle does, too."""
+    ideal_s = [
+        min(
+            best,
+            *(statistics.fmean(phases[at][len(phases[at]) // 2 :]) for phases in ways.values()),
+        )
+        for at, best in enumerate(oracle_s)
+    ]
+    return {"oracle_s": ideal_s, "steps": {way: _step(p, ideal_s) for way, p in ways.items()}}
+
+
+def _step(phases: Sequence[Sequence[float]], ideal_s: Sequence[float]) -> dict[str, Any]:
+    took_s = sum(sum(phase) for phase in phases)
+    best = sum(ideal * len(phase) for ideal, phase in zip(ideal_s, phases, strict=True))
+    changes = list(zip(phases[1:], ideal_s[1:], strict=True))
+    return {
+        "phase_s": [statistics.fmean(phase) for phase in phases],
+        "calls_to_follow": [settled(phase, ideal) for phase, ideal in changes],
+        "stayed": [stayed(phase, ideal) for phase, ideal in changes],
+        "regret": took_s / best - 1,
+    }
+
+
 def case_of(
     about: Mapping[str, Any], slices: Mapping[str, Slices], chosen: Mapping[str, str], plan: str
 ) -> dict[str, Any]:
@@ -60,7 +93,7 @@ def case_of(
     return {
         "case": dict(about),
         "ways_s": means_s,
-        "oracle": min(every_way, key=lambda name: means_s[name]),
+        "oracle": min(often_seen(every_way), key=lambda name: means_s[name]),
         "oracle_s": oracle_s,
         "players_oracle_s": players_oracle_s,
         "by_itself": {"plan": plan, "of_oracle": oracle_s / means_s[ITSELF]},
@@ -80,8 +113,8 @@ def summary_of(
     return {
         **_regions(cases),
         "steps": {
-            way: _worst([s["steps"][way] for s in steps])
-            for way in (steps[0]["steps"] if steps else ())
+            way: _over_steps([s["steps"][way] for s in steps if way in s["steps"]])
+            for way in dict.fromkeys(way for step in steps for way in step["steps"])
         },
         "models": _beside_peers(models),
     }
@@ -115,10 +148,11 @@ def _fixed_of_oracle(cases: Sequence[Mapping[str, Any]], name: str) -> float:
     )
 
 
-def _worst(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Over all models; None: one of them never followed."""
+def _over_steps(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All models, the worst of each; None: one of them never followed."""
     calls = [count for step in steps for count in step["calls_to_follow"]]
     return {
+        "of_oracle": statistics.geometric_mean(1 / (1 + step["regret"]) for step in steps),
         "calls_to_follow_at_most": None if None in calls else max(calls),
         "stayed_at_least": min(share for step in steps for share in step["stayed"]),
         "regret_at_most": max(step["regret"] for step in steps),
@@ -131,8 +165,12 @@ def _of_oracle(cases: Sequence[Mapping[str, Any]], fixed: str) -> dict[str, floa
         player: mean(c["players"][player]["of_oracle"] for c in cases)
         for player in cases[0]["players"]
     }
+    itself = [case["by_itself"] for case in cases]
+    some = [found["of_oracle"] for found in itself if DIVIDED in found["plan"]]
     return {
-        ITSELF: mean(c["by_itself"]["of_oracle"] for c in cases),
+        ITSELF: mean(found["of_oracle"] for found in itself),
+        f"{ITSELF}, least": min(found["of_oracle"] for found in itself),
+        **({f"{ITSELF}, where it divides ({len(some)})": mean(some)} if some else {}),
         "best fixed": _fixed_of_oracle(cases, fixed),
         **players,
     }

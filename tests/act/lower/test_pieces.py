@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as f
 
 import gearshift
+from gearshift.act.engines.protocol import Stretch
 from gearshift.act.verify import error_between
 from gearshift.errors import PlanError
 from gearshift.plan import Rewrite, Split
@@ -258,9 +259,46 @@ def test_backends_run_pieces(
     compare(*cases[name], Split(how=how, block=2 if how == "columns" else None), by)
 
 
+@pytest.mark.parametrize(
+    ("split", "model", "shape"),
+    [
+        (Split(how="spatial"), nn.Conv2d(64, 64, 3, padding=1), (1, 64, 96, 96)),
+        (Split(how="columns", block=512), nn.Linear(1024, 1024), (256, 1024)),
+        (Split(how="depth"), nn.Linear(1024, 1024), (256, 1024)),
+    ],
+    ids=str,
+)
+def test_parts_run_at_the_same_time(split: Split, model: nn.Module, shape: tuple[int, ...]) -> None:
+    x = torch.randn(*shape)
+    with gearshift.adapt(model.eval(), x, policy="keep") as runtime, torch.no_grad():
+        rewrite = Rewrite(backend="onnxruntime", threads=1)
+        runtime.swap(whole(runtime.program.graph, engine=TEAM, rewrite=rewrite, split=split))
+        for _ in range(30):
+            runtime(x)
+        calls = [timing for _, timing in runtime._serving.timings()]
+        together = [_overlap_s(next(iter(timing.spans.values()))) for timing in calls]
+        assert max(together) > 0
+
+
+def _overlap_s(stretches: Sequence[Stretch]) -> float:
+    """Of two engines' busy intervals."""
+    (_, begin_s, end_s, _), (_, also_s, until_s, _) = stretches
+    return min(end_s, until_s) - max(begin_s, also_s)
+
+
 @pytest.mark.parametrize(("how", "make", "shape", "reason"), REFUSED)
 def test_what_is_not_proven_is_refused(
     how: str, make: Callable[[], nn.Module], shape: tuple[int, ...], reason: str
 ) -> None:
     with pytest.raises(PlanError, match=reason):
         compare(make, shape, Split(how=how), "onnxruntime")
+
+
+def test_a_part_that_would_read_nothing_but_padding_is_refused() -> None:
+    with pytest.raises(PlanError, match="all beyond the border"):
+        compare(
+            lambda: nn.Conv2d(6, 6, 1, padding=12),
+            IMAGE,
+            Split(how="spatial", shares=(9, 1)),
+            "onnxruntime",
+        )

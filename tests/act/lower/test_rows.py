@@ -123,6 +123,39 @@ def test_built_in_models_can_be_divided_by_rows(name: str) -> None:
     assert {axis.unit for axis in rows(model, *inputs).axes.values()} == {1}
 
 
+@pytest.mark.parametrize(
+    ("op", "name", "wide"), [("CumSum", "axis", 6), ("ReduceSum", "axes", 1)], ids=str
+)
+def test_a_file_that_is_told_in_each_call_along_which_dimension_to_work_is_not_divided(
+    op: str, name: str, wide: int, tmp_path: Path
+) -> None:
+    """In the example, not along the rows."""
+    forms = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 6]),
+        helper.make_tensor_value_info(name, TensorProto.INT64, [1]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", wide]),
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", name], ["y"])], "told", forms[:2], forms[2:]
+    )
+    path = tmp_path / "told.onnx"
+    save(graph, path)
+    assert "may mix rows" in why_file_is_undivided(path, (torch.randn(4, 6), torch.tensor([1])))
+
+
+def save(graph: onnx.GraphProto, path: Path) -> None:
+    opset = helper.make_opsetid("", 18)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=10), path)
+
+
+def why_file_is_undivided(path: Path, args: tuple[torch.Tensor, ...]) -> str:
+    with gearshift.adapt(path, args, policy="keep") as runtime:
+        cores = team([f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]])
+        rewrite = Rewrite(backend="onnxruntime", threads=1)
+        plan = whole(runtime.program.graph, engine=cores, rewrite=rewrite, split=Split())
+        return runtime.space.why_undivided(plan.regions[0]) or ""
+
+
 def test_a_file_that_picks_columns_by_the_number_of_rows_is_not_divided(tmp_path: Path) -> None:
     """`x[:, n - 1 : n]` of n rows."""
     one, columns = helper.make_tensor("one", 7, [1], [1]), helper.make_tensor("axes", 7, [1], [1])
@@ -138,18 +171,8 @@ def test_a_file_that_picks_columns_by_the_number_of_rows_is_not_divided(tmp_path
     ]
     graph = helper.make_graph(nodes, "picked", forms[:1], forms[1:], [one, columns])
     path = tmp_path / "picked.onnx"
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path
-    )
-    with gearshift.adapt(path, torch.randn(4, 6), policy="keep") as runtime:
-        cores = team([f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]])
-        rewrite = Rewrite(backend="onnxruntime", threads=1)
-        (region,) = whole(
-            runtime.program.graph, engine=cores, rewrite=rewrite, split=Split()
-        ).regions
-        reason = runtime.space.why_undivided(region)
-        assert reason is not None
-        assert "the number of rows" in reason
+    save(graph, path)
+    assert "the number of rows" in why_file_is_undivided(path, (torch.randn(4, 6),))
 
 
 def test_a_fixed_batch_is_not_divided() -> None:

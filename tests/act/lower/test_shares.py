@@ -47,18 +47,43 @@ def test_shares_follow_an_engine_that_slows_down_and_recovers() -> None:
     assert live([1.0, 1.0], 12) == [4, 4]
 
 
-def test_an_engine_left_out_is_asked_again() -> None:
+def lived(shares: Shares, num_rows: int, row_s: list[float], num_calls: int) -> list[list[int]]:
+    """What each call gave to whom, where a row takes each engine so long."""
+    given = []
+    for _ in range(num_calls):
+        rows = shares.of(num_rows)
+        given.append(rows)
+        for member, count in enumerate(rows):
+            if count:
+                shares.note(member, count, count * row_s[member])
+            else:
+                shares.left_out(member)
+    return given
+
+
+@pytest.mark.parametrize(("num_rows", "slow_s"), [(2, 3.0), (4, 10.0), (8, 100.0)])
+def test_an_engine_left_out_is_asked_again_but_seldom(num_rows: int, slow_s: float) -> None:
     shares = settled()
-    shares.note(0, 1, 1.0)
-    shares.note(1, 1, 100.0)
-    assert shares.of(4) == [4, 0]
-    for _ in range(300):
-        rows = shares.of(4)
-        if rows[1]:
-            break
-        shares.note(0, rows[0], float(rows[0]))
-        shares.left_out(1)
-    assert rows[1] > 0
+    lived(shares, num_rows, [1.0, slow_s], 20)
+    asked = [rows[1] for rows in lived(shares, num_rows, [1.0, slow_s], 1000)]
+    assert max(asked) == 1
+    assert 2 <= sum(asked) <= 20
+    first, last = sum(asked[:300]), sum(asked[-300:])
+    assert last < first, "the longer it is slow, the less often"
+
+
+def test_an_engine_left_out_that_is_as_fast_again_has_its_share_at_once() -> None:
+    shares = settled()
+    lived(shares, 4, [1.0, 10.0], 40)
+    given = lived(shares, 4, [1.0, 1.0], 100)
+    asked = next(call for call, rows in enumerate(given) if rows[1])
+    assert given[asked + 1] == [2, 2]
+    assert all(rows[1] for rows in given[asked:])
+
+
+def test_shares_of_nothing_that_are_set_stay() -> None:
+    shares = Shares(2, fixed=(1, 0))
+    assert lived(shares, 4, [1.0, 1.0], 100) == [[4, 0]] * 100
 
 
 def test_who_came_to_a_core_is_expected_to_take_half_of_it() -> None:

@@ -3,7 +3,7 @@
 Must not know why anybody looks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from gearshift.plan.rewrite import Rewrite
 
 STANDARD = ("", "ai.onnx")
 FLATTENED, FLATTENED_BEFORE = ("Softmax", "LogSoftmax", "Hardmax"), 13
+SHAPES = ("Shape", "Size")
+"""What they tell is the same for all tensors of a size."""
 SMALL = 64
 """Values of so many entries may be sizes; what they hold is kept."""
 
@@ -36,6 +38,8 @@ class Anatomy:
     shapes: Mapping[str, tuple[int, ...]]
     dtypes: Mapping[str, str]
     small: Mapping[str, np.ndarray]
+    settled: Mapping[str, np.ndarray]
+    """Those of the small ones that are the same whatever the region is given at these sizes."""
     names: Mapping[str, str]
     """For each input and output of the region, its ONNX name."""
     inputs: tuple[str, ...]
@@ -68,11 +72,14 @@ def anatomy(fragment: Fragment, ops: Sequence[str], leaves: Sequence[Any]) -> An
     if not all(isinstance(value, np.ndarray) for value in values.values()):
         raise Undivided("it keeps tensors in a list")
     constants = _with_derived(constants, nodes, values)
+    small = {name: value for name, value in values.items() if value.size <= SMALL}
+    settled = _with_derived(constants, nodes, values, whatever=SHAPES)
     return Anatomy(
         nodes=nodes,
         shapes={name: value.shape for name, value in values.items()},
         dtypes={name: str(value.dtype) for name, value in values.items()},
-        small={name: value for name, value in values.items() if value.size <= SMALL},
+        small=small,
+        settled={name: value for name, value in small.items() if name in settled},
         names=dict(zip((*cut.inputs, *cut.outputs), (*given, *told), strict=True)),
         inputs=tuple(given),
         outputs=tuple(told),
@@ -109,10 +116,12 @@ def _with_derived(
     constants: Mapping[str, np.ndarray],
     nodes: Sequence[NodeProto],
     values: Mapping[str, np.ndarray],
+    whatever: Collection[str] = (),
 ) -> dict[str, np.ndarray]:
+    """What is computed from them, too; and by these ops, from anything."""
     found = dict(constants)
     for node in nodes:
-        if all(name in found for name in node.input if name):
+        if node.op_type in whatever or all(name in found for name in node.input if name):
             found |= {name: values[name] for name in node.output if name}
     return found
 

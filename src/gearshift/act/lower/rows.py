@@ -114,7 +114,7 @@ def row_symbols(fragment: Fragment) -> list[str]:
 def _look(few: Anatomy, more: Anatomy) -> Look:
     found = {name: _axis(name, shape, more.shapes[name]) for name, shape in few.shapes.items()}
     axes = {name: axis for name, axis in found.items() if axis is not None}
-    return Look(shapes=few.shapes, arrays=few.small, axes=axes)
+    return Look(shapes=few.shapes, arrays=few.settled, axes=axes)
 
 
 def _axis(name: str, few: tuple[int, ...], more: tuple[int, ...]) -> Axis | None:

@@ -14,8 +14,9 @@ WEIGHT = 0.3
 CROWDED = 2.0
 """So many times as long a row takes on a core that somebody else wants, too, before that is
 seen."""
-FORGET = 0.98
-"""An engine left out is thought a little faster with every call, so that it is asked again."""
+REST, LONGEST = 25, 800
+"""An engine left out is asked again after so many calls; twice as many, if it is to be left out all
+the same, and so on."""
 
 
 class Shares:
@@ -34,14 +35,23 @@ class Shares:
         self._row_s = [1 / speed if speed else float("inf") for speed in speeds]
         """For each engine, what a row takes it,"""
         self._noted = [False] * num_engines
-        """and whether that was ever seen."""
+        """and whether that was ever seen;"""
+        self._rests = [REST] * num_engines
+        """how long it rests once it is left out,"""
+        self._rested = [0] * num_engines
+        """and for how many calls it has."""
         self._rehearsals = [] if fixed is not None else list(range(num_engines))
 
     def of(self, num_rows: int) -> list[int]:
         """The first ones are lopsided: a plan is verified with each engine doing almost all."""
         if self._rehearsals:
             return _lopsided(num_rows, self._rehearsals.pop(), len(self._row_s))
-        return apportioned(num_rows, self._row_s)
+        rows = apportioned(num_rows, self._row_s)
+        for member, rested in enumerate(self._rested):
+            if rows[member] == 0 and rested >= self._rests[member]:
+                rows[rows.index(max(rows))] -= 1
+                rows[member] = 1
+        return rows
 
     def rehearsed(self) -> None:
         """No lopsided ones any more; what was seen of them is forgotten: first calls are slow."""
@@ -58,17 +68,22 @@ class Shares:
             self._busy, least_s = busy, min(self._row_s)
             crowded = [not cores.isdisjoint(busy) for cores in self._cores]
             self._row_s = [least_s * (CROWDED if some else 1.0) for some in crowded]
+            self._rests, self._rested = [REST] * len(crowded), [0] * len(crowded)
 
     def note(self, member: int, num_rows: float, took_s: float) -> None:
+        """After a rest, only the newest call counts."""
         if self._fixed is None and took_s > 0:
             row_s, known_s = took_s / num_rows, self._row_s[member]
-            weight = WEIGHT if self._noted[member] else 1.0
+            was_left_out = self._rested[member] > 0
+            weight = 1.0 if was_left_out or not self._noted[member] else WEIGHT
             self._row_s[member] = known_s + weight * (row_s - known_s)
             self._noted[member] = True
+            self._rests[member] = min(LONGEST, 2 * self._rests[member]) if was_left_out else REST
+            self._rested[member] = 0
 
     def left_out(self, member: int) -> None:
         if self._fixed is None:
-            self._row_s[member] *= FORGET
+            self._rested[member] += 1
 
 
 def in_a_row(counts: Sequence[int]) -> list[range]:

@@ -109,7 +109,12 @@ def _needs(node: NodeProto, whole: Anatomy, rows: dict[str, range]) -> dict[str,
     kernel = kernel_of(node, whole)
     if kernel is not None:
         image = node.input[0]
-        return {image: kernel.needs(wanted, _height(image, whole))[0]}
+        inside = kernel.needs(wanted, _height(image, whole))[0]
+        if not inside:
+            raise Undivided(
+                f"a part of {node.op_type} would read nothing but what is beyond the border"
+            )
+        return {image: inside}
     images = _images(node, whole)
     return dict.fromkeys(images, wanted)
 
@@ -128,8 +133,9 @@ def _images(node: NodeProto, whole: Anatomy) -> list[str]:
             raise Undivided(f"{node.op_type} takes an image that is a constant")
         return images
     if node.op_type == "Slice" and len(node.input) > 3:
-        axes = whole.small[node.input[3]].reshape(-1) % len(whole.shapes[node.output[0]])
-        if HEIGHT in axes:
+        given = whole.settled.get(node.input[3])
+        rank = len(whole.shapes[node.output[0]])
+        if given is None or HEIGHT in given.reshape(-1) % rank:
             raise Undivided("Slice takes a part of the height")
         return [node.input[0]]
     if RULES.get(node.op_type) is not pointwise:

@@ -74,7 +74,7 @@ def read_checkpoint(
             metadata = file.metadata() or {}
             names = file.keys()
             tensors = {name: file.get_tensor(name) for name in names}
-    except (OSError, SafetensorError, ValueError) as error:
+    except (AttributeError, OSError, SafetensorError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path.name} cannot be read: {error}") from None
     told = _told(path, metadata)
     for what, want in (("knob", knob), ("inputs", list(inputs)), ("actions", list(actions))):
