@@ -15,7 +15,7 @@ import torch
 from gearshift.act.background import Background
 from gearshift.act.changes import Changes
 from gearshift.act.executor import Timing, drained
-from gearshift.act.layers import layers_of
+from gearshift.act.layers import layers_of, take_own
 from gearshift.act.measure import measure
 from gearshift.act.openmp import sparing
 from gearshift.act.workers import allow
@@ -164,6 +164,7 @@ class RuntimeHands:
         prepared = changes.serving.standing_by(plan)
         if prepared is None:  # it had to make room
             return
+        take_own(prepared)
         args, kwargs = own_copy(runtime.program.example)
         if runtime.program.skeleton is not None:  # its own Python is not run more than must be
             seconds = 0.0

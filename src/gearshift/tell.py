@@ -276,6 +276,9 @@ def costs_of(runtime: "Runtime") -> list[Cost]:
     audit = runtime._audit
     if audit.checked:
         found["live calls checked"] = f"{audit.checked}, worst error {audit.worst_error:.1g}"
+    switches = runtime._serving.strides.num_switches
+    if switches:
+        found["settings of layers changed"] = f"{switches} times within calls under way"
     return [Cost(name=name, text=text) for name, text in found.items()]
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from gearshift.act.executor import Timing
 from gearshift.act.labels import size_number
-from gearshift.act.recurrent.runner import Chunk
 from gearshift.ir.graph import Graph
 from gearshift.ir.region import boundary, run_order
 from gearshift.ir.snapshot import Snapshot
+from gearshift.ir.topology import CALLER
 from gearshift.ir.work import value_bytes, work_of
 from gearshift.observe.sampler import mean_parts
 from gearshift.plan.plan import Plan, Region
@@ -60,27 +60,27 @@ def _strip(region: Region, place: Mapping[str, int]) -> Strip:
 
 
 def strides_of(runtime: "Runtime", start_s: float) -> list[Stride]:
-    """Layer by layer; chunks one after the other by the same setting, together."""
+    """Layer by layer."""
     several = len(runtime.space.stacks) > 1
-    by_layer: dict[tuple[str, int], list[Chunk]] = defaultdict(list)
-    for region, chunk in list(runtime._serving.chunks):
-        by_layer[region if several else "", chunk.layer].append(chunk)
-    found = []
-    for (region, layer), chunks in sorted(by_layer.items()):
-        chunks.sort(key=lambda chunk: chunk.begin_s)
-        for steps, run in groupby(chunks, key=lambda chunk: chunk.steps):
-            alike = list(run)
-            took_s = sum(chunk.end_s - chunk.begin_s for chunk in alike)
-            found.append(
-                Stride(
-                    layer=f"{region} layer {layer}".strip(),
-                    setting=str(steps),
-                    begin_s=alike[0].begin_s - start_s,
-                    end_s=alike[-1].end_s - start_s,
-                    step_s=took_s / sum(chunk.num_steps for chunk in alike),
-                )
-            )
-    return found
+    return [
+        Stride(
+            layer=f"{region if several else ''} layer {layer}".strip(),
+            setting=f"{stride.steps}{_where(stride.region)}",
+            begin_s=stride.begin_s - start_s,
+            end_s=stride.end_s - start_s,
+            step_s=stride.busy_s / stride.num_steps,
+            switched=stride.switch_s is not None,
+        )
+        for (region, layer), strides in runtime._serving.strides.by_layer().items()
+        for stride in strides
+    ]
+
+
+def _where(region: Region) -> str:
+    """As far as it is not all of the calling thread's cores."""
+    threads = "" if region.rewrite.threads is None else f" x{region.rewrite.threads}"
+    rows = "" if region.split is None else f" {region.split}"
+    return f"{threads}{rows}" if region.engine == CALLER else f"{rows} on {region.engine}"
 
 
 def boxes_of(runtime: "Runtime", timings: Sequence[Timing]) -> list[Box]:

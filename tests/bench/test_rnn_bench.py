@@ -119,4 +119,6 @@ def test_a_peer_that_failed_is_left_out() -> None:
 
 
 def test_what_a_switch_of_settings_costs_is_measured() -> None:
-    assert 0 < switch_s() < 0.1
+    found = switch_s()
+    assert found.keys() == {"settings", "engines"}
+    assert all(0 < seconds < 0.1 for seconds in found.values())

@@ -11,13 +11,13 @@ from functools import partial
 
 from gearshift.act.background import Background
 from gearshift.act.executor import EagerExecutor, Executor, Timing
-from gearshift.act.layers import chunks_of, hand_over, take_own
+from gearshift.act.layers import Strides, chunks_of, hand_over, take_own
 from gearshift.act.prepared import Prepared
 from gearshift.act.recurrent.runner import Chunk
 from gearshift.act.shelf import Shelf
 from gearshift.act.turns import TakingTurns
 from gearshift.act.variants import Variants
-from gearshift.plan.plan import Plan
+from gearshift.plan.plan import Plan, Region
 
 RECENT_CALLS, RECENT_CHUNKS = 512, 8192
 
@@ -52,10 +52,10 @@ class Serving:
         self.shelf = Shelf(self.let_go)
         self.recent: deque[tuple[Plan, Timing]] = deque(maxlen=RECENT_CALLS)
         """The last calls that `timings` told of,"""
-        self.chunks: deque[tuple[str, Chunk]] = deque(maxlen=RECENT_CHUNKS)
-        """and of recurrent regions the last chunks,"""
-        self.fresh_chunks: deque[tuple[str, Chunk]] = deque(maxlen=RECENT_CHUNKS)
-        """those nobody has asked for yet once more."""
+        self.strides = Strides()
+        """and how recurrent layers went through sequences,"""
+        self.fresh_chunks: deque[tuple[Region, Chunk]] = deque(maxlen=RECENT_CHUNKS)
+        """with the last chunks that nobody has asked for yet."""
         self._background, self._watch_live = background, watch_live
         self._exchanging = threading.Lock()
 
@@ -79,9 +79,9 @@ class Serving:
                 yield executor.plan, timing
         chunks = self._chunks(self.variants)
         self.fresh_chunks.extend(chunks)
-        self.chunks.extend((*self._chunks(self._left), *chunks))
+        self.strides.add((*self._chunks(self._left), *chunks))
 
-    def _chunks(self, variants: Iterable[Variants]) -> list[tuple[str, Chunk]]:
+    def _chunks(self, variants: Iterable[Variants]) -> list[tuple[Region, Chunk]]:
         return list(chunks_of(built for v in variants for built in list(v.built)))
 
     def serve(
@@ -98,6 +98,7 @@ class Serving:
 
     def begin_trial(self, new: Prepared, *, credit_s: float) -> None:
         old = self.in_force
+        take_own(new)
         turns = TakingTurns(old.executor, new.executor, credit_s=credit_s)
         self.newcomer = new
         self._exchange(turns, (*old.variants, *new.variants))
@@ -172,7 +173,7 @@ class Serving:
 
     def _release(self, variants: Variants) -> None:
         """What its last calls did is told all the same."""
-        self.chunks.extend(self._chunks((variants,)))
+        self.strides.add(self._chunks((variants,)))
         variants.release()
 
     def _both(self, executor: Executor) -> tuple[Executor, ...]:

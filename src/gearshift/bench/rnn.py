@@ -5,10 +5,11 @@ machine and beside a neighbour on one core. Ragged batches are run packed and pa
 """
 
 import statistics
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 from gearshift.bench.arena import Setting
@@ -20,18 +21,19 @@ from gearshift.bench.stage import LifePace, Say, Stage, Turns, stage_of
 from gearshift.capture.load import load
 from gearshift.decide.keep import Keep
 from gearshift.errors import GearshiftError
-from gearshift.ir.topology import CALLER
+from gearshift.ir.topology import CALLER, team
 from gearshift.plan import Rewrite
 from gearshift.plan.cut import around
-from gearshift.plan.unroll import SetUnroll, Steps, alike
-from gearshift.runtime import adapt
+from gearshift.plan.split import single_cores
+from gearshift.plan.unroll import SetUnroll, Steps, Way, alike
+from gearshift.runtime import Runtime, adapt
 
 MODELS = "gearshift.bench.rnn_models"
-SWITCHED, SWITCHES = "lstm_l2_h64_t64_b1_uniform", 200
+SWITCHED, SWITCHES, PAUSE_S = "lstm_l2_h256_t200_b8_uniform", 100, 0.05
 LIFE, BESIDE = LifePace(seconds=25.0, longer=1), LifePace(seconds=12.0, longer=0)
 TURNS = Turns(slice_s=0.5, rounds=6, min_calls=20, far=3.0)
 CASES = (
-    *("lstm_l1_h64_t16_b1", "lstm_l1_h256_t100_b8", "lstm_l1_h1024_t16_b1"),
+    *("lstm_l2_h64_t1000_b1", "lstm_l1_h256_t100_b8", "lstm_l1_h1024_t16_b1"),
     *("lstm_l2_h256_t100_b1", "lstm_l2_h256_t100_b8", "lstm_l2_h512_t200_b32"),
     *("lstm_l4_h128_t1000_b1", "lstm_l4_h256_t200_b8", "gru_l2_h256_t100_b8"),
     *("gru_l3_h512_t100_b1", "gru_l4_h64_t1000_b8"),
@@ -51,7 +53,7 @@ class Pace(SidePace):
         *_named(UNIFORM, *CASES),
         *_named(RAGGED, "lstm_l2_h256_t200_b32", "gru_l2_h256_t200_b32", "lstm_l1_h512_t100_b8"),
         *_named(SKEWED, "lstm_l2_h256_t200_b32", "gru_l1_h512_t100_b8"),
-        *_named(STREAMING, "lstm_l2_h256_t4_b1", "gru_l2_h256_t4_b1", "silero_l1_h128_t31_b1"),
+        *_named(STREAMING, "lstm_l2_h512_t8_b8", "gru_l2_h512_t8_b8", "silero_l1_h128_t31_b1"),
     )
 
 
@@ -75,30 +77,46 @@ def measure(*, seed: int, cores: Sequence[int], pace: Pace, say: Say) -> dict[st
     return {"seed": seed, **summary_of(cases), "switch_s": found_s, "cases": cases}
 
 
-def switch_s() -> float:
-    """What it takes to put other settings in force, for calls under way and those to come: the
-    median of many times to and fro between plans that stand by."""
+def switch_s() -> dict[str, float]:
+    """What a call under way waits where it goes on by another plan, from the end of one chunk to
+    the beginning of the next: the median of many times to and fro between plans that stand by."""
     model, args = load(f"{MODELS}:{SWITCHED}")
     with adapt(model, args, policy=Keep.name) as runtime:
-        rest = around(runtime.program.graph, runtime.space.stacks, Rewrite())
-        (region,) = [r for r in rest.regions if r.name in runtime.space.stacks]
-        num_layers = runtime.space.stacks[region.name].num_layers
-        plans = [
-            SetUnroll(
-                region=region.name, engine=CALLER, unroll=alike(num_layers, Steps(then=factor))
-            ).apply(rest, runtime.program.graph)
-            for factor in (16, 32)
-        ]
-        changes = runtime._changes
-        for plan in plans:
-            changes.stand_by(plan, "to be switched to")
-        took_s = []
-        for turn in range(SWITCHES):
-            start_s = perf_counter()
-            changes.adopt(plans[turn % 2], "switched", None, build=False)
-            took_s.append(perf_counter() - start_s)
+        (stack,) = runtime.space.stacks.values()
+        some, others = (alike(stack.num_layers, Steps(then=size)) for size in (8, 16))
+        together = team(single_cores(runtime.space))
+        pairs = {
+            "settings": (Way(CALLER, some), Way(CALLER, others)),
+            "engines": (Way(CALLER, some), Way(together, some)),
+        }
+        return {name: _switched_s(runtime, args, pair) for name, pair in pairs.items()}
+
+
+def _switched_s(runtime: Runtime, args: tuple[Any, ...], pair: Sequence[Way]) -> float:
+    (region,), graph = runtime.space.stacks, runtime.program.graph
+    rest = around(graph, (region,), Rewrite())
+    plans = [SetUnroll(region=region, **way._asdict()).apply(rest, graph) for way in pair]
+    for plan in plans:
+        runtime._changes.stand_by(plan, "to be switched to")
+    over = threading.Event()
+
+    def call() -> None:
+        while not over.is_set():
             runtime(*args)
-        return statistics.median(took_s)
+
+    began_s, caller = perf_counter(), threading.Thread(target=call)
+    caller.start()
+    for turn in range(SWITCHES):
+        runtime._changes.adopt(plans[turn % 2], "switched", None, build=False)
+        sleep(PAUSE_S)
+    over.set()
+    caller.join()
+    runtime.settle()
+    strides = [s for mine in runtime._serving.strides.by_layer().values() for s in mine]
+    found = [s.switch_s for s in strides if s.switch_s is not None and s.begin_s > began_s]
+    if not found:
+        raise GearshiftError("no call was under way when its plan changed")
+    return statistics.median(found)
 
 
 def _tried(name: str, core: int, pace: Pace, say: Say) -> list[dict[str, Any]]:

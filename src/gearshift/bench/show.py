@@ -146,7 +146,8 @@ def show_regions(data: Mapping[str, Any], out: Console) -> None:
 
 def show_rnn(data: Mapping[str, Any], out: Console) -> None:
     _show_sides(data["cases"], (*SIDES, "vs_torch", "noise"), out)
-    out.print(f"a switch of settings takes {data['switch_s'] * 1e6:.0f} us", markup=False)
+    for what, seconds in data["switch_s"].items():
+        out.print(f"a call under way goes on by other {what}: {seconds * 1e6:.0f} us", markup=False)
     if data["summary"]:
         _summary(data["summary"], out)
 

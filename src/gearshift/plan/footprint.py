@@ -47,6 +47,15 @@ class Footprint:
         each = self.stack.made_size * self.stack.num_directions * self.stack.item_bytes
         return self.stack.num_layers * self.num_steps * self.num_rows * each
 
+    @property
+    def turned_bytes(self) -> int:
+        """Of the direction that begins at the end: what a layer reads and makes, turned round."""
+        if self.stack.num_directions == 1:
+            return 0
+        made, given = self.stack.made_size, self.stack.input_size
+        read = max(given, made * 2 if self.stack.num_layers > 1 else 0)
+        return self.num_steps * self.num_rows * (read + made) * self.stack.item_bytes
+
     def most_steps(self, steps: Steps) -> int:
         """Of one chunk."""
         wanted = max(steps.first, steps.then) if steps.then else self.num_steps
@@ -60,7 +69,8 @@ class Footprint:
         """Each engine computes one chunk at a time."""
         chunks = [self.chunk_bytes(steps) for steps in settings]
         groups = layer_groups(self.stack, self.num_engines)
-        return self.made_bytes + sum(max(chunks[i] for i in group) for group in groups if group)
+        at_once = sum(max(chunks[i] for i in group) for group in groups if group)
+        return self.made_bytes + self.turned_bytes + at_once
 
     def room_bytes(self, limit_bytes: int, chunks: Sequence[int], layer: int) -> int:
         """What a chunk of this layer may need, if the others stay as they are and keep the
@@ -69,4 +79,4 @@ class Footprint:
         rest = [group for group in groups if group and layer not in group]
         others = sum(max(chunks[i] for i in group) for group in rest)
         at_once = sum(layer in group for group in groups)
-        return (limit_bytes - self.made_bytes - others) // at_once
+        return (limit_bytes - self.made_bytes - self.turned_bytes - others) // at_once

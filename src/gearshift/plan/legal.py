@@ -119,8 +119,8 @@ def _unrolled(space: Space, rewrites: Sequence[Rewrite]) -> list[Plan]:
     for number in range(max(map(len, ways.values()), default=0)):
         plan = rest
         for name, some in ways.items():
-            engine, steps, how = some[min(number, len(some) - 1)]
-            move = unroll.SetUnroll(region=name, engine=engine, unroll=steps, split=how)
+            way = some[min(number, len(some) - 1)]
+            move = unroll.SetUnroll(region=name, **way._asdict())
             plan = move.apply(plan, graph)
         plans.append(plan)
     return plans

@@ -41,8 +41,10 @@ class Region:
     @property
     def setting(self) -> str:
         """How it is compiled and, if it is, divided or unrolled, in a few words."""
-        how = self.unroll or self.rewrite
-        return str(how) if self.split is None else f"{how} {self.split}"
+        how = str(self.rewrite if self.unroll is None else self.unroll)
+        if self.unroll is not None and self.rewrite.threads is not None:
+            how = f"{how} x{self.rewrite.threads}"
+        return how if self.split is None else f"{how} {self.split}"
 
 
 def on_caller(region: Region) -> Region:

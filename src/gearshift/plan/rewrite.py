@@ -72,7 +72,8 @@ def why_illegal(plan: "Plan", space: "Space") -> str | None:
         missing = [op for op in region.ops if op not in space.runnable[rewrite.backend]]
         if missing:
             return f"region {region.name}: {rewrite.backend} cannot run {_few(missing)}"
-        unheeded = _given(rewrite) - space.settings[rewrite.backend]
+        of_kernels = {"threads"} if region.unroll is not None else set()
+        unheeded = _given(rewrite) - space.settings[rewrite.backend] - of_kernels
         if unheeded:
             return f"region {region.name}: {rewrite.backend} has no setting {min(unheeded)!r}"
         if rewrite.threads is not None and not 1 <= rewrite.threads <= space.max_threads:

@@ -5,7 +5,7 @@ Must not know how a step is computed; which kernels there are comes in the Space
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gearshift.ir.graph import Graph
 from gearshift.ir.recurrent import Stack
@@ -69,10 +69,14 @@ class SetUnroll:
     engine: str
     unroll: Unroll | None
     split: Split | None = None
+    threads: int | None = None
 
     def apply(self, plan: "Plan", graph: Graph) -> "Plan":
         old = plan.region(self.region)
-        new = replace(old, engine=self.engine, unroll=self.unroll, split=self.split)
+        rewrite = replace(old.rewrite, threads=self.threads)
+        new = replace(
+            old, engine=self.engine, rewrite=rewrite, unroll=self.unroll, split=self.split
+        )
         return plan.exchange((old,), (new,), graph)
 
 
@@ -99,8 +103,9 @@ def moves(plan: "Plan", space: "Space") -> Iterator[SetUnroll | SetSteps]:
         if stack is None:
             continue
         if region.unroll is None:
-            for engine, unroll, split in ways(stack, space):
-                yield SetUnroll(region=region.name, engine=engine, unroll=unroll, split=split)
+            yield from (
+                SetUnroll(region=region.name, **way._asdict()) for way in ways(stack, space)
+            )
             continue
         yield SetUnroll(region=region.name, engine=CALLER, unroll=None)
         for layer, before in enumerate(region.unroll.layers):
@@ -114,22 +119,35 @@ def choices() -> list[Steps]:
     return [ROLLED, *(Steps(then=x) for x in FACTORS), AT_ONCE, Steps(first=16, then=1)]
 
 
-def ways(stack: Stack, space: "Space") -> Iterator[tuple[str, Unroll, Split | None]]:
-    """Worth trying for a whole stack, most hopeful first: an engine or team, settings, and how it
-    is divided. Rows of different lengths leave between chunks; what is all of one length is done
-    at once, in chunks if there is no room for that, or flows through the layers in chunks."""
+class Way(NamedTuple):
+    """For a whole stack: an engine or team, settings, how it is divided, and how many threads its
+    kernels have; None: as many as the engine has cores."""
+
+    engine: str
+    unroll: Unroll
+    split: Split | None = None
+    threads: int | None = None
+
+
+def ways(stack: Stack, space: "Space") -> Iterator[Way]:
+    """Worth trying, most hopeful first. Rows of different lengths leave between chunks, or are
+    shared out first; what is all of one length is done at once, in chunks if there is no room for
+    that, or flows through the layers in chunks."""
     whole, chunks = (alike(stack.num_layers, steps) for steps in (AT_ONCE, Steps(then=32)))
-    here = (chunks, whole) if stack.ragged else (whole, chunks)
-    yield from ((CALLER, unroll, None) for unroll in here)
+    first, second = (chunks, whole) if stack.ragged else (whole, chunks)
+    yield Way(CALLER, first)
     cores = single_cores(space)
     if len(cores) > 1 and space.usable_cores > 1:
         together = team(cores)
         if stack.num_layers * stack.num_directions > 1:
             factors = (16, 64) if stack.num_directions == 1 else (0, 64)
-            for factor in factors:
-                yield together, alike(stack.num_layers, Steps(then=factor)), None
-        yield together, whole, Split(how=ROWS)
-    yield from ((core, whole, None) for core in cores)
+            yield from (
+                Way(together, alike(stack.num_layers, Steps(then=factor))) for factor in factors
+            )
+        yield Way(together, first, Split(how=ROWS))
+    yield Way(CALLER, second)
+    if space.max_threads > 1:
+        yield from (Way(CALLER, steps, threads=1) for steps in dict.fromkeys((first, whole)))
 
 
 def stack_of(region: "Region", space: "Space") -> Stack | None:
@@ -155,6 +173,8 @@ def _why_illegal(region: "Region", unroll: Unroll, space: "Space") -> str | None
         return "its kernels are named layer by layer: its rewrite is eager"
     if region.split is not None and region.split.how != ROWS:
         return f"recurrent layers are divided by rows, not by {region.split.how}"
+    if region.rewrite.threads is not None and region.engine != CALLER:
+        return "an engine's kernels have as many threads as it has cores"
     lone = stack.num_layers * stack.num_directions == 1
     if region.split is None and lone and len(members(region.engine)) > 1:
         return "one layer in one direction has nothing to overlap with"

@@ -24,6 +24,7 @@ def layers_chart(strides: Sequence[Stride]) -> str:
     height = ROW * len(rows) + BOTTOM
     names = [label(name, 4, ROW * row + 17) for name, row in rows.items()]
     blocks = [_block(stride, rows[stride.layer], across, css) for stride in strides]
+    blocks += [_switch(s, rows[s.layer], across) for s in strides if s.switched]
     marks = [
         label(f"{mark:g} s", across(mark), height - 8, text_anchor="middle")
         for mark in ticks(begin_s, end_s)
@@ -43,3 +44,10 @@ def _block(stride: Stride, row: int, across: Scale, css: Mapping[str, str]) -> s
         height=ROW - 6,
         class_=f"strip {css[stride.setting]}",
     )
+
+
+def _switch(stride: Stride, row: int, across: Scale) -> str:
+    """A line where it began within a sequence."""
+    x, y = across(stride.begin_s), ROW * row
+    told = f"{stride.layer} goes on {stride.setting} in the middle of a sequence"
+    return element("line", tooltip(told), x1=x, x2=x, y1=y, y2=y + ROW, class_="switch")

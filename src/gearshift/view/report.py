@@ -93,7 +93,7 @@ def _layers(story: Story) -> str:
     drawn = layers_chart(story.strides)
     names = colours(stride.setting for stride in story.strides)
     keys = "".join(key(name, f"fill {css}") for name, css in names.items())
-    told = "How many steps each layer takes at a time; a setting may change within a sequence."
+    told = "How many steps each layer takes at a time; a line where that changed within a sequence."
     if not drawn:
         return ""
     return f"<p class=legend>{keys}</p><div class=wide>{drawn}</div><p class=muted>{told}</p>"

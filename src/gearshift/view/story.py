@@ -109,6 +109,8 @@ class Stride:
     end_s: float
     step_s: float
     """What a step took."""
+    switched: bool = False
+    """Whether it began in the middle of a sequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 import os
 import threading
 from collections import deque
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -16,20 +17,24 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 import gearshift
 from gearshift.act.compile import CHUNK
+from gearshift.act.engines import open_engine, parse_engine
+from gearshift.act.engines.team import RoundsJob
+from gearshift.act.layers import Strides
 from gearshift.act.lower.shares import Shares
 from gearshift.act.lower.unroll import elsewhere
 from gearshift.act.recurrent import choice
 from gearshift.act.recurrent.cell import Cell
+from gearshift.act.recurrent.course import Asked, Course
 from gearshift.act.recurrent.kernels import by_torch
 from gearshift.act.recurrent.rows import Rows
-from gearshift.act.recurrent.runner import Chunk
+from gearshift.act.recurrent.runner import Chunk, Profile, Runner
 from gearshift.act.recurrent.walk import Walk
-from gearshift.act.recurrent.ways import ByRows
+from gearshift.act.recurrent.ways import ByDirections, ByRows, OnOne, Wavefront
 from gearshift.act.verify import error_between
 from gearshift.errors import MemoryLimitError, PlanError
 from gearshift.plan import Rewrite, Split
 from gearshift.plan.cut import around
-from gearshift.plan.plan import whole
+from gearshift.plan.plan import Region, whole
 from gearshift.plan.rewrite import EAGER
 from gearshift.plan.unroll import (
     AT_ONCE,
@@ -38,6 +43,7 @@ from gearshift.plan.unroll import (
     SetUnroll,
     Steps,
     Unroll,
+    Way,
     alike,
     choices,
     ways,
@@ -46,6 +52,7 @@ from gearshift.tell_regions import strides_of
 
 CORES = [f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]]
 TEAM = "+".join(CORES)
+SWITCHES = 20
 SETTINGS = [ROLLED, Steps(then=3), Steps(first=4, then=1), AT_ONCE]
 ARCHITECTURES: list[tuple[Any, dict[str, Any]]] = [
     (nn.LSTM, {"num_layers": 2}),
@@ -59,11 +66,16 @@ ARCHITECTURES: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-def unrolled(runtime: gearshift.Runtime, unroll: Unroll, engine: str, split: Split | None) -> Any:
+def unrolled(
+    runtime: gearshift.Runtime, unroll: Unroll, engine: str, split: Split | None = None
+) -> Any:
+    return by_way(runtime, Way(engine, unroll, split))
+
+
+def by_way(runtime: gearshift.Runtime, way: Way) -> Any:
     (op,) = runtime.space.stacks
     plan = around(runtime.program.graph, (op,), EAGER)
-    move = SetUnroll(region=op, engine=engine, unroll=unroll, split=split)
-    return move.apply(plan, runtime.program.graph)
+    return SetUnroll(region=op, **way._asdict()).apply(plan, runtime.program.graph)
 
 
 def assert_same(got: Any, want: Any) -> None:
@@ -97,10 +109,9 @@ def test_every_way_gives_what_the_module_gives(kind: Any, options: dict[str, Any
     args = example(module)
     with gearshift.adapt(module, args) as runtime, torch.no_grad():
         (stack,) = runtime.space.stacks.values()
-        tried = [(alike(stack.num_layers, steps), "caller", None) for steps in SETTINGS]
-        tried += [(unroll, engine, how) for engine, unroll, how in ways(stack, runtime.space)]
-        for unroll, engine, how in tried:
-            runtime.swap(unrolled(runtime, unroll, engine, how))
+        tried = [Way("caller", alike(stack.num_layers, steps)) for steps in SETTINGS]
+        for way in (*tried, *ways(stack, runtime.space)):
+            runtime.swap(by_way(runtime, way))
             other = example(module)
             assert_same(runtime(*other), module(*other))
             longer = example(module, num_rows=2, num_steps=13)
@@ -118,9 +129,9 @@ def test_every_way_serves_in_inference_mode_and_with_states_of_any_strides(
     with gearshift.adapt(module, args) as runtime:
         (stack,) = runtime.space.stacks.values()
         every = list(ways(stack, runtime.space))
-        every += [("caller", alike(stack.num_layers, Steps(kernel="onednn")), None)]
-        for engine, unroll, how in every:
-            runtime.swap(unrolled(runtime, unroll, engine, how))
+        every += [Way("caller", alike(stack.num_layers, Steps(kernel="onednn")))]
+        for way in every:
+            runtime.swap(by_way(runtime, way))
             x, state = example(module)
             turned = tuple(s.transpose(1, 2).contiguous().transpose(1, 2) for s in state)
             alone = tuple(s[:, :1].expand(-1, s.shape[1], -1) for s in state)
@@ -175,10 +186,9 @@ def test_packed_sequences_inside_a_model(kind: Any, options: dict[str, Any]) -> 
     with runtime, torch.no_grad():
         (stack,) = runtime.space.stacks.values()
         assert stack.ragged
-        tried = [(alike(stack.num_layers, steps), "caller", None) for steps in SETTINGS]
-        tried += [(unroll, engine, how) for engine, unroll, how in ways(stack, runtime.space)]
-        for unroll, engine, how in tried:
-            runtime.swap(unrolled(runtime, unroll, engine, how))
+        tried = [Way("caller", alike(stack.num_layers, steps)) for steps in SETTINGS]
+        for way in (*tried, *ways(stack, runtime.space)):
+            runtime.swap(by_way(runtime, way))
             for lengths in ([3, 12, 1, 7, 7], [12, 12, 12, 12, 12], [1, 1, 2, 1, 1]):
                 other = (torch.randint(20, (5, 12)), torch.tensor(lengths))
                 assert_same(runtime(*other), model(*other))
@@ -301,9 +311,9 @@ def test_any_sequence_of_switches_gives_the_modules_output(
     x, coming, kernel = torch.randn(lengths[0], len(lengths), 4), iter(switches), by_torch(cell)
     rows = Rows.ragged(lengths) if len(set(lengths)) > 1 else Rows(lengths[0], len(lengths))
     state = tuple(torch.zeros(1, len(lengths), 3) for _ in cell.state_sizes())
-    walk = Walk(cell, x, state, rows, None, lambda: (next(coming, switches[-1]), kernel))
+    walk = Walk(cell, x, state, rows)
     while not walk.done:
-        walk.go(rows.num_steps)
+        walk.go(next(coming, switches[-1]), kernel, rows.num_steps)
     with torch.no_grad():
         packed, last = module(pack_padded_sequence(x, torch.tensor(lengths)))
     wanted = pad_packed_sequence(packed)[0]
@@ -311,14 +321,124 @@ def test_any_sequence_of_switches_gives_the_modules_output(
     assert_same((walk.out, walk.final), (wanted, last if kind is nn.LSTM else (last,)))
 
 
+@pytest.fixture(scope="module")
+def engines() -> Iterator[list[Any]]:
+    opened = [open_engine(parse_engine(name)) for name in CORES]
+    yield opened
+    for engine in opened:
+        engine.close()
+
+
+WAYS = ("on one", "rows", "wavefront", "directions")
+
+
 @pytest.mark.capability("rnn.switch")
-def test_a_call_under_way_goes_on_by_the_new_settings() -> None:
-    module = nn.LSTM(5, 6, num_layers=2).eval()
-    args = (torch.randn(40, 2, 5),)
-    with gearshift.adapt(module, args) as runtime, torch.no_grad():
-        runtime.swap(unrolled(runtime, alike(2, Steps(then=10)), "caller", None))
-        board = _board(runtime)
-        steps, (kernel,) = board.profile.layers[0]
+@settings(max_examples=60, deadline=None)
+@given(
+    turns=st.lists(st.tuples(st.sampled_from(WAYS), STEPS, st.integers(0, 6)), max_size=8),
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=4),
+    kind=st.sampled_from([nn.LSTM, nn.GRU, nn.RNN]),
+    layers=st.integers(2, 3),
+    both=st.booleans(),
+)
+def test_F5_a_call_goes_on_any_way_from_wherever_it_has_come(
+    engines: list[Any],
+    turns: list[tuple[str, Steps, int]],
+    lengths: list[int],
+    kind: Any,
+    layers: int,
+    both: bool,
+) -> None:
+    """Each way is left after some chunks, whatever engines are at work then."""
+    torch.manual_seed(4)
+    module, lengths = kind(4, 3, layers, bidirectional=both), sorted(lengths, reverse=True)
+    cells, each = cells_of_module(module), 1 + both
+    rows = Rows.ragged(lengths) if len(set(lengths)) > 1 else Rows(lengths[0], len(lengths))
+    x = torch.randn(lengths[0], len(lengths), 4)
+    sizes = (layers * each, len(lengths), 3)
+    before = [torch.randn(sizes) for _ in cells[0][0].state_sizes()]
+    states = tuple(
+        tuple(tuple(part[n : n + 1] for part in before) for n in range(i * each, (i + 1) * each))
+        for i in range(layers)
+    )
+    course = Course(cells, Asked(x, states, rows))
+    able = {"on one", "rows", "directions" if both else "wavefront"}
+    with torch.no_grad():
+        for name, steps, chunks in turns:
+            if name in able:
+                go(course, name, cells, steps, engines, chunks)
+        while not course.done:
+            go(course, "on one", cells, AT_ONCE, engines, 1000)
+        state = tuple(before) if kind is nn.LSTM else before[0]
+        packed, wanted = module(pack_padded_sequence(x, torch.tensor(lengths)), state)
+    parts = range(len(before))
+    finals = [torch.cat([s[i] for made in course.finals for s in made]) for i in parts]
+    last = tuple(finals) if kind is nn.LSTM else finals[0]
+    assert_same((course.out, last), (pad_packed_sequence(packed)[0], wanted))
+
+
+def go(
+    course: Course,
+    name: str,
+    cells: Sequence[tuple[Cell, ...]],
+    steps: Steps,
+    engines: list[Any],
+    chunks: int,
+) -> None:
+    """Until it is done or so many chunks were made."""
+    left = iter(range(chunks))
+
+    def leave() -> bool:
+        return next(left, None) is None
+
+    profile = Profile(layers=tuple((steps, tuple(map(by_torch, layer))) for layer in cells))
+    count = len(cells)
+    spans = [range(1), range(1, count)] if name == "wavefront" else [range(count)] * 2
+    runners = [Runner(profile, span) for span in spans]
+    if name == "on one":
+        OnOne(runners[0])(course, leave)
+        return
+    ways: dict[str, Any] = {"wavefront": Wavefront, "directions": ByDirections}
+    way = ByRows(runners, Shares(2)) if name == "rows" else ways[name](runners)
+    RoundsJob(way.rounds(course, leave), engines).result()
+
+
+def cells_of_module(module: Any) -> list[tuple[Cell, ...]]:
+    each = 2 if module.bidirectional else 1
+    found = [
+        Cell(
+            kind=module.mode.lower(),
+            weights=tuple(getattr(module, name).detach() for name in names),
+            has_biases=True,
+            reverse=bool(number % each),
+        )
+        for number, names in enumerate(module._all_weights)
+    ]
+    return [tuple(found[i : i + each]) for i in range(0, len(found), each)]
+
+
+@pytest.mark.capability("rnn.switch")
+@pytest.mark.parametrize("both", [False, True], ids=["one direction", "two directions"])
+@pytest.mark.parametrize("before", ["caller", TEAM])
+@pytest.mark.parametrize(
+    "after", [("caller", None, 1), (TEAM, None, None), (TEAM, Split(how="rows"), None)], ids=str
+)
+@pytest.mark.parametrize("hurried", [False, True], ids=["", "hurried"])
+def test_a_call_under_way_goes_on_on_other_engines(
+    both: bool,
+    before: str,
+    after: tuple[str, Split | None, int | None],
+    hurried: bool,
+    chunks: list[tuple[Region, Chunk]],
+) -> None:
+    """Also if there was another plan in between, that is gone by then."""
+    engine, split, threads = after
+    module = nn.LSTM(5, 6, num_layers=2, bidirectional=both).eval()
+    args = (torch.randn(40, 3, 5),)
+    with gearshift.adapt(module, args, policy="keep") as runtime, torch.no_grad():
+        runtime.swap(unrolled(runtime, alike(2, Steps(then=10)), before))
+        runner = _runners(runtime)[0]
+        steps, (kernel, *other) = runner.profile.layers[0]
         reached, go_on = threading.Event(), threading.Event()
 
         def slow(x: Tensor, state: Any) -> Any:
@@ -326,7 +446,48 @@ def test_a_call_under_way_goes_on_by_the_new_settings() -> None:
             go_on.wait(30)
             return kernel(x, state)
 
-        board.profile = type(board.profile)(((steps, (slow,)), board.profile.layers[1]))
+        layers = ((steps, (slow, *other)), *runner.profile.layers[1:])
+        runner.profile = replace(runner.profile, layers=layers)
+        results: list[Any] = []
+
+        def call() -> None:
+            with torch.inference_mode():
+                results.append(runtime(*args))
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        assert reached.wait(30)
+        if hurried:
+            runtime.swap(unrolled(runtime, alike(2, Steps(then=7)), before))
+        settings = alike(2, Steps(then=4))
+        runtime.swap(by_way(runtime, Way(engine, settings, split, threads)))
+        go_on.set()
+        caller.join(30)
+        assert_same(results[0], module(*args))
+        assert runtime.faults == {}
+        sizes = {chunk.num_steps for chunk in told_of(runtime, chunks)}
+        assert {10, 4} <= sizes, "it went on by the settings of the new plan"
+        where = {region.engine for region, chunk in chunks if chunk.switch_s is not None}
+        assert where == {engine}, "on its engines"
+
+
+@pytest.mark.capability("rnn.switch")
+def test_a_call_under_way_goes_on_by_the_new_settings(chunks: list[tuple[Region, Chunk]]) -> None:
+    module = nn.LSTM(5, 6, num_layers=2).eval()
+    args = (torch.randn(40, 2, 5),)
+    with gearshift.adapt(module, args) as runtime, torch.no_grad():
+        runtime.swap(unrolled(runtime, alike(2, Steps(then=10)), "caller", None))
+        (runner,) = _runners(runtime)
+        steps, (kernel,) = runner.profile.layers[0]
+        reached, go_on = threading.Event(), threading.Event()
+
+        def slow(x: Tensor, state: Any) -> Any:
+            reached.set()
+            go_on.wait(30)
+            return kernel(x, state)
+
+        layers = ((steps, (slow,)), runner.profile.layers[1])
+        runner.profile = replace(runner.profile, layers=layers)
         results: list[Any] = []
         call = threading.Thread(target=lambda: results.append(runtime(*args)))
         call.start()
@@ -335,10 +496,34 @@ def test_a_call_under_way_goes_on_by_the_new_settings() -> None:
         go_on.set()
         call.join(30)
         assert_same(results[0], module(*args))
-        sizes = [chunk.num_steps for chunk in _chunks(runtime)]
+        sizes = [chunk.num_steps for chunk in told_of(runtime, chunks)]
         assert sizes[-7:] == [10, 5, 5, 5, 5, 5, 5]
-        told = [stride.setting for stride in strides_of(runtime, 0.0) if stride.layer == "layer 0"]
-        assert told[-2:] == ["by 10", "by 5"], "the report draws it"
+        told = [stride for stride in strides_of(runtime, 0.0) if stride.layer == "layer 0"]
+        assert [stride.setting for stride in told[-2:]] == ["by 10", "by 5"], "the report draws it"
+        assert told[-1].switched
+        assert "settings of layers changed: 1 times within calls under way" in runtime.explain()
+
+
+@pytest.mark.capability("rnn.switch")
+def test_a_plan_that_was_left_computes_by_itself_when_it_has_its_turn_again(
+    chunks: list[tuple[Region, Chunk]],
+) -> None:
+    """Else a trial would compare the plan in force with itself."""
+    module = nn.LSTM(5, 6, num_layers=2).eval()
+    x = torch.randn(40, 2, 5)
+    with gearshift.adapt(module, x, policy="keep") as runtime, torch.no_grad():
+        first = by_way(runtime, Way("caller", alike(2, Steps(then=10))))
+        second = by_way(runtime, Way("caller", alike(2, Steps(then=4)), threads=1))
+        for plan in (first, second):
+            runtime._changes.adopt(plan, "for the test", None)
+        runtime._changes.begin_trial(first, "for the test", None, credit_s=60.0)
+        told_of(runtime, chunks)
+        chunks.clear()
+        for _ in range(20):
+            assert_same(runtime(x), module(x))
+        told_of(runtime, chunks)
+        made = {(region.rewrite.threads, chunk.num_steps) for region, chunk in chunks}
+        assert made == {(None, 10), (1, 4)}
 
 
 @pytest.mark.capability("rnn.switch")
@@ -350,6 +535,8 @@ def test_F5_settings_that_change_in_mid_sequence_change_no_answer() -> None:
     with gearshift.adapt(module, x) as runtime, torch.no_grad():
         wanted = module(x)
         plans = [unrolled(runtime, alike(2, Steps(then=n)), "caller", None) for n in (3, 7, 16, 1)]
+        plans[1:1] = [unrolled(runtime, alike(2, Steps(then=5)), TEAM)]
+        plans += [unrolled(runtime, alike(2, Steps(then=9)), TEAM, Split(how="rows"))]
         runtime.swap(plans[0])
         answers: list[Any] = []
         stop = threading.Event()
@@ -360,34 +547,44 @@ def test_F5_settings_that_change_in_mid_sequence_change_no_answer() -> None:
 
         caller = threading.Thread(target=call)
         caller.start()
-        deadline_s = monotonic() + 60
-        while not _switched_within(runtime) and monotonic() < deadline_s:
+        deadline_s, strides = monotonic() + 60, runtime._serving.strides
+        while strides.num_switches < SWITCHES and monotonic() < deadline_s:
             for plan in plans:
                 runtime.swap(plan)
+            deque(runtime._serving.timings(), maxlen=0)
         stop.set()
         caller.join(60)
-        assert _switched_within(runtime), "else nothing was shown"
+        assert strides.num_switches >= SWITCHES, "else nothing was shown"
         for answer in answers:
             assert_same(answer, wanted)
 
 
-def _chunks(runtime: gearshift.Runtime) -> list[Chunk]:
-    """Of the first layer, in order."""
+@pytest.fixture
+def chunks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Region, Chunk]]:
+    """All that were made, as they are told."""
+    made: list[tuple[Region, Chunk]] = []
+    add = Strides.add
+
+    def noted(strides: Strides, told: Any) -> None:
+        some = list(told)
+        made.extend(some)
+        add(strides, some)
+
+    monkeypatch.setattr(Strides, "add", noted)
+    return made
+
+
+def told_of(runtime: gearshift.Runtime, chunks: list[tuple[Region, Chunk]]) -> list[Chunk]:
+    """Those of the first layer, in order."""
     deque(runtime._serving.timings(), maxlen=0)
-    seen = [chunk for _, chunk in list(runtime._serving.chunks) if chunk.layer == 0]
+    seen = [chunk for _, chunk in chunks if chunk.layer == 0]
     return sorted(seen, key=lambda chunk: chunk.begin_s)
 
 
-def _switched_within(runtime: gearshift.Runtime) -> bool:
-    """Whether a layer went on by another setting than it began with."""
-    return any(b.at > a.at and b.steps != a.steps for a, b in pairwise(_chunks(runtime)))
-
-
-def _board(runtime: gearshift.Runtime) -> Any:
+def _runners(runtime: gearshift.Runtime) -> Any:
     (variants,) = runtime._serving.in_force.variants
     runs = [executable.run for executable in variants.built[0].executables]
-    (board,) = next(run.boards for run in runs if hasattr(run, "boards"))
-    return board
+    return next(run.runners for run in runs if hasattr(run, "runners"))
 
 
 def test_an_engine_builds_only_the_direction_it_has() -> None:
@@ -396,19 +593,19 @@ def test_an_engine_builds_only_the_direction_it_has() -> None:
     with gearshift.adapt(module, args, policy="keep") as runtime, torch.no_grad():
         runtime.swap(unrolled(runtime, alike(1, AT_ONCE), TEAM, None))
         assert_same(runtime(*args), module(*args))
-        (variants,) = runtime._serving.in_force.variants
-        (run,) = [e.run for e in variants.built[0].executables if hasattr(e.run, "boards")]
-        built = [[kernel is not elsewhere for kernel in b.own.layers[0][1]] for b in run.boards]
+        runners = _runners(runtime)
+        built = [[k is not elsewhere for k in r.profile.layers[0][1]] for r in runners]
         assert built == [[True, False], [False, True]]
 
 
-def test_chunks_tell_how_many_rows_had_a_step() -> None:
+def test_chunks_tell_how_many_rows_had_a_step(chunks: list[tuple[Region, Chunk]]) -> None:
     module = nn.LSTM(5, 6).eval()
     x = pack_padded_sequence(torch.randn(40, 3, 5), torch.tensor([40, 40, 4]))
     with gearshift.adapt(module, (x,), policy="keep") as runtime, torch.no_grad():
         runtime.swap(unrolled(runtime, alike(1, Steps(then=4)), "caller", None))
         runtime(x)
-        assert [chunk.num_rows for chunk in _chunks(runtime)][-10:] == [3] + [2] * 9
+        rows = [chunk.num_rows for chunk in told_of(runtime, chunks)]
+        assert rows[-10:] == [3] + [2] * 9
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -424,6 +621,8 @@ def test_what_does_not_fit_is_refused() -> None:
         for reason, unroll in odd.items():
             with pytest.raises(PlanError, match=reason):
                 runtime.swap(unrolled(runtime, unroll, "caller", None))
+        with pytest.raises(PlanError, match="as many threads as it has cores"):
+            runtime.swap(by_way(runtime, Way(TEAM, alike(2, ROLLED), None, 1)))
         with pytest.raises(PlanError, match="divided by rows, not by columns"):
             runtime.swap(unrolled(runtime, alike(2, ROLLED), TEAM, Split(how="columns")))
 
@@ -433,15 +632,14 @@ def test_a_failing_layer_does_not_leave_the_others_waiting() -> None:
     args = (torch.randn(40, 2, 5),)
     with gearshift.adapt(module, args) as runtime, torch.no_grad():
         runtime.swap(unrolled(runtime, alike(2, Steps(then=10)), TEAM, None))
-        (variants,) = runtime._serving.in_force.variants
-        runs = [executable.run for executable in variants.built[0].executables]
-        first = next(run.boards for run in runs if hasattr(run, "boards"))[0]
+        first = _runners(runtime)[0]
 
         def broken(x: Tensor, state: Any) -> Any:
             raise RuntimeError("broken on purpose")
 
         steps = first.profile.layers[0][0]
-        first.profile = type(first.profile)(((steps, (broken,)), first.profile.layers[1]))
+        layers = ((steps, (broken,)), first.profile.layers[1])
+        first.profile = replace(first.profile, layers=layers)
         assert_same(runtime(*args), module(*args))
 
 

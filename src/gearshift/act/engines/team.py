@@ -51,23 +51,26 @@ class RoundsJob:
         self._rounds, self._engines = rounds, engines
         self._value: Any = None
         self.stretches: tuple[Stretch, ...] = ()
-        self._begin(next(rounds))
+        self._go_on(None)
+
+    def _go_on(self, came_of_it: tuple[Sequence[Any], Sequence[float]] | None) -> None:
+        """To the next round, if there is one."""
+        self._jobs: Sequence[Job] = ()
+        try:
+            self._begin(self._rounds.send(came_of_it))  # type: ignore[arg-type]
+        except StopIteration as end:
+            self._value = end.value
 
     def _begin(self, parts: Sequence[Part]) -> None:
         self._parts = parts
-        self._jobs: Sequence[Job] = started(parts, self._engines)
+        self._jobs = started(parts, self._engines)
 
     def result(self) -> Any:
         while self._jobs:
             results = results_of(self._parts, self._jobs, self._engines)
             spans = stretches_of(self._parts, self._jobs)
             self.stretches += spans
-            self._jobs = ()
-            try:
-                took_s = [end_s - begin_s for _, begin_s, end_s, _ in spans]
-                self._begin(self._rounds.send((results, took_s)))
-            except StopIteration as end:
-                self._value = end.value
+            self._go_on((results, [end_s - begin_s for _, begin_s, end_s, _ in spans]))
         return self._value
 
 

@@ -4,7 +4,8 @@ by direction, or by rows.
 Must not know why. `Unrolled` and what it calls are on the hot path.
 """
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,17 +14,19 @@ from torch import Tensor
 
 from gearshift.act.backends.protocol import Executable, Order
 from gearshift.act.engines.protocol import Engine
-from gearshift.act.engines.team import Rounds, TeamEngine
+from gearshift.act.engines.team import Rounds, RoundsJob, TeamEngine
 from gearshift.act.labels import size_number
 from gearshift.act.lower.shares import Shares
 from gearshift.act.recurrent.cell import Cell, Cells, cells_of
 from gearshift.act.recurrent.choice import fastest
+from gearshift.act.recurrent.course import Asked, Course
 from gearshift.act.recurrent.kernels import Kernel, State
 from gearshift.act.recurrent.rows import Rows, sorted_rows
-from gearshift.act.recurrent.runner import Board, Profile, Runner
-from gearshift.act.recurrent.ways import Answer, Asked, ByDirections, ByRows, OnOne, Wavefront
+from gearshift.act.recurrent.runner import Profile, Runner
+from gearshift.act.recurrent.ways import ByDirections, ByRows, OnOne, Wavefront
+from gearshift.act.steps import Unfit
 from gearshift.errors import CompileError
-from gearshift.ir.topology import members
+from gearshift.ir.topology import CALLER, members
 from gearshift.plan.footprint import Footprint, layer_groups
 from gearshift.plan.plan import Region
 from gearshift.plan.unroll import Steps, Unroll
@@ -38,10 +41,12 @@ def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
     """Kernels are chosen for the shapes of the order, or for some; they run at any."""
     cells = _cells(order, region)
     assert region.unroll is not None
-    build = _Build(order, cells, region.unroll, *_size(order, cells, order.fragment.example))
+    build = _Build(
+        order, cells, region, region.unroll, *_size(order, cells, order.fragment.example)
+    )
     work: Any
     if not isinstance(engine, TeamEngine):
-        work = OnOne(build.runner(engine))
+        work = OnOne(build.runner(engine), region.rewrite.threads)
     elif region.split is not None:
         shares = Shares(len(engine.engines), region.split.shares, engine.cores_of_each)
         work = ByRows([build.runner(one) for one in engine.engines], shares)
@@ -49,7 +54,8 @@ def build_unrolled(order: Order, region: Region, engine: Engine) -> Executable:
         work = ByDirections(build.by_direction(engine.engines))
     else:
         work = Wavefront(build.groups(engine.engines))
-    run = UnrolledTogether(cells, work) if hasattr(work, "rounds") else Unrolled(cells, work)
+    together = isinstance(engine, TeamEngine)
+    run = UnrolledTogether(cells, work, engine) if together else Unrolled(cells, work, engine)
     return Executable(
         run=run,
         inputs=cells.cut.inputs,
@@ -89,7 +95,8 @@ def held_bytes(order: Order, region: Region, leaves: Sequence[Any]) -> int:
     assert region.unroll is not None
     read_bytes = steps * rows * cells.stack.input_size * cells.stack.item_bytes
     worked_on = footprint.held_bytes(region.unroll.layers) + read_bytes
-    return order.weight_bytes * (engines if by_rows else 1) + worked_on
+    of_parts = read_bytes if by_rows else 0  # each engine has its rows next to each other
+    return order.weight_bytes * (engines if by_rows else 1) + worked_on + of_parts
 
 
 def _cells(order: Order, region: Region) -> Cells:
@@ -103,6 +110,7 @@ def _cells(order: Order, region: Region) -> Cells:
 class _Build:
     order: Order
     cells: Cells
+    region: Region
     unroll: Unroll
     num_steps: int
     num_rows: int
@@ -131,7 +139,7 @@ class _Build:
     def _runner(self, engine: Engine, first: int, last: int, directions: range = EVERY) -> Runner:
         order = replace(self.order, engine=engine.spec)
         profile: Profile = engine.call(lambda: self._profile(order, first, last, directions))
-        return Runner(self.cells.layers[first:last], Board(profile), first)
+        return Runner(profile, range(first, last))
 
     def _profile(self, order: Order, first: int, last: int, directions: range) -> Profile:
         """Of layers and directions on other engines, nothing."""
@@ -143,7 +151,7 @@ class _Build:
                 for direction, cell in enumerate(cells)
             ]
             built.append((steps, tuple(kernels)))
-        return Profile(layers=tuple(built))
+        return Profile(layers=tuple(built), way=self.region)
 
     def _kernel(self, cell: Cell, steps: Steps, order: Order) -> Kernel:
         return fastest(cell, steps, order, self.num_steps, self.num_rows)
@@ -168,6 +176,8 @@ def _asked(cells: Cells, inputs: Sequence[Tensor]) -> Asked:
     each = cells.stack.num_directions
     places_of = [range(i * each, (i + 1) * each) for i in range(cells.stack.num_layers)]
     states = tuple(tuple(tuple(g[i : i + 1] for g in given) for i in of) for of in places_of)
+    if len(x) == 0 or x.shape[1] == 0:  # the model itself says what that is
+        raise Unfit
     uniform = Rows(len(x), x.shape[1])
     rows = uniform if lengths is None else Rows.ragged(sorted(lengths, reverse=True))
     return Asked(x, states, rows, order)
@@ -176,24 +186,27 @@ def _asked(cells: Cells, inputs: Sequence[Tensor]) -> Asked:
 class Unrolled:
     """The region's inputs to its outputs, around one way to go through the layers."""
 
-    __slots__ = ("_cells", "work")
+    __slots__ = ("__weakref__", "_before", "_cells", "_next", "engine", "work")
 
-    def __init__(self, cells: Cells, work: Any) -> None:
-        self._cells, self.work = cells, work
+    def __init__(self, cells: Cells, work: Any, engine: Engine) -> None:
+        self._cells, self.work, self.engine = cells, work, engine
+        self._next: Callable[[], Unrolled | None] = _nobody
+        self._before: weakref.WeakSet[Unrolled] = weakref.WeakSet()
+        """Those whose calls go on by it."""
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor]:
-        """On the engine it is called on. Where gradients are on, kernels would prepare for them."""
-        with torch.no_grad():
-            return self._run(inputs)
-
-    def _run(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-        asked = _asked(self._cells, inputs)
-        return self._told(asked, self.work(asked))
+        """On the engine it is called on. Where gradients are on, kernels would prepare for them;
+        what is made in inference mode others could not write to."""
+        with torch.inference_mode(False), torch.no_grad():
+            course = Course(self._cells.layers, _asked(self._cells, inputs))
+            self.work(course, self.is_to_leave)
+            return self._finished(course, self.engine.spec.name)
 
     @property
-    def boards(self) -> list[Board]:
-        """For each engine, the settings in force there."""
-        return [runner.board for runner in self.work.runners]
+    def runners(self) -> list[Runner]:
+        """For each engine, what is done there."""
+        found: list[Runner] = self.work.runners
+        return found
 
     @property
     def shares(self) -> Shares | None:
@@ -201,13 +214,40 @@ class Unrolled:
         found: Shares | None = getattr(self.work, "shares", None)
         return found
 
-    def _told(self, asked: Asked, answer: Answer) -> list[Tensor]:
-        """Rows and sequence as the op gives them."""
-        out, finals = answer
+    def leave_to(self, following: "Unrolled | None") -> None:
+        """Calls under way are to go on by another way from their next chunk on, those too that were
+        to go on by this one; until that is gone or it is this one's turn again."""
+        self._next = _nobody if following is None else weakref.ref(following)
+        if following is not None:
+            following._before.add(self)
+            for other in [other for other in self._before if other is not following]:
+                other.leave_to(following)
+        self._before.clear()
+
+    def is_to_leave(self) -> bool:
+        return self._next() is not None
+
+    def go_on(self, course: Course, here: str) -> None:
+        """With a call that another way has begun, from an engine."""
+        if self.engine.spec.name == here:
+            self.work(course, self.is_to_leave)
+        else:
+            self.engine.start(self.work, (course, self.is_to_leave)).result()
+
+    def _finished(self, course: Course, here: str) -> list[Tensor]:
+        """By whatever ways come into force until it is; rows and sequence as the op gives them."""
+        way = self
+        while not course.done:
+            way = way._next() or way
+            way.go_on(course, here)
+        return self._told(course)
+
+    def _told(self, course: Course) -> list[Tensor]:
+        out, finals, order = course.out, course.finals, course.asked.order
         parts = range(len(finals[0][0]))
         states = [torch.cat([s[i] for layer in finals for s in layer]) for i in parts]
-        if asked.order is not None:
-            back = torch.argsort(asked.order)
+        if order is not None:
+            back = torch.argsort(order)
             out, states = out.index_select(1, back), [s.index_select(1, back) for s in states]
         if self._cells.stack.batch_first:
             out = out.transpose(0, 1)
@@ -221,6 +261,16 @@ class UnrolledTogether(Unrolled):
     __slots__ = ()
 
     def rounds(self, inputs: Sequence[Tensor]) -> Rounds:
-        asked = _asked(self._cells, inputs)
-        answer = yield from self.work.rounds(asked)
-        return self._told(asked, answer)
+        course = Course(self._cells.layers, _asked(self._cells, inputs))
+        yield from self.work.rounds(course, self.is_to_leave)
+        with torch.inference_mode(False), torch.no_grad():
+            return self._finished(course, CALLER)
+
+    def go_on(self, course: Course, here: str) -> None:
+        assert isinstance(self.engine, TeamEngine)
+        steering = self.work.rounds(course, self.is_to_leave)
+        RoundsJob(steering, self.engine.engines).result()
+
+
+def _nobody() -> None:
+    return None

@@ -33,6 +33,12 @@ class Rows:
         """The longest first."""
         return cls(lengths[0], len(lengths), tuple(lengths), tuple(sorted(set(lengths))))
 
+    def some(self, span: slice) -> "Rows":
+        """Of rows next to each other."""
+        if self.lengths is None:
+            return Rows(self.num_steps, span.stop - span.start)
+        return Rows.ragged(self.lengths[span])
+
     def alive(self, at: int) -> int:
         """How many have a step there."""
         if self.lengths is None:

@@ -3,8 +3,6 @@
 Between two chunks anything may change but the state. Must not know why it does.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -14,26 +12,38 @@ from gearshift.act.recurrent.rows import Rows
 from gearshift.ir.recurrent import LSTM
 from gearshift.plan.unroll import Steps
 
-Setting = Callable[[], tuple[Steps, Kernel]]
-"""Asked before every chunk."""
-
 
 class Walk:
     """Reads `x`, writes `out`; both have a step for each of the sequence, and maybe more, which are
     left alone."""
 
-    __slots__ = ("_cell", "_rows", "_setting", "_x", "at", "final", "out", "state")
+    __slots__ = ("_cell", "_rows", "_x", "at", "final", "out", "state")
 
     def __init__(
-        self, cell: Cell, x: Tensor, state: State, rows: Rows, out: Tensor | None, setting: Setting
+        self, cell: Cell, x: Tensor, state: State, rows: Rows, out: Tensor | None = None
     ) -> None:
-        self._cell, self._x, self._rows, self._setting = cell, x, rows, setting
+        self._cell, self._x, self._rows = cell, x, rows
         self.out = out
         """None: made by the kernel, if all steps are one chunk."""
         self.state = state
         self.final = state
         """Once it is done: of every row, at its own end."""
         self.at = 0
+
+    def come_as_far_as(self, whole: "Walk", span: slice) -> None:
+        """It has some rows of a walk that is under way."""
+        self.state = tuple(part[:, span].contiguous() for part in whole.state)
+        self.final = tuple(part[:, span].clone() for part in whole.final)
+        self.at = whole.at
+
+    def let_go(self) -> None:
+        """Of what it read and made: nobody will ask for it here."""
+        self._x, self.out = self._x[:0], None
+
+    def make_room(self) -> None:
+        """So that others may read what it has made before it is done."""
+        if self.out is None:
+            self.out = room(self._x, self._rows, self._cell.made_size)
 
     @property
     def num_rows(self) -> int:
@@ -48,16 +58,15 @@ class Walk:
     def done(self) -> bool:
         return self.at >= self._rows.num_steps
 
-    def next_end(self) -> int:
-        return self._rows.chunk_end(self.at, self._setting()[0])
+    def next_end(self, steps: Steps) -> int:
+        return self._rows.chunk_end(self.at, steps)
 
-    def go(self, reached: int) -> Steps | None:
-        """One chunk, by the setting it gives; None if its input has not come so far."""
-        steps, kernel = self._setting()
+    def go(self, steps: Steps, kernel: Kernel, reached: int) -> bool:
+        """One chunk; False if its input has not come so far."""
         rows, at = self._rows, self.at
         end = rows.chunk_end(at, steps)
         if end > reached:
-            return None
+            return False
         if rows.lengths is None:
             y, self.state = kernel(self._part(at, end), self.state)
             self._keep(at, end, y)
@@ -65,7 +74,7 @@ class Walk:
         else:
             self._go_ragged(kernel, at, end)
         self.at = end
-        return steps
+        return True
 
     def _part(self, at: int, end: int) -> Tensor:
         return self._x if end - at == len(self._x) else self._x[at:end]
@@ -76,7 +85,8 @@ class Walk:
         elif end - at == self._rows.num_steps == len(self._x):
             self.out = y
         else:
-            self.out = y.new_zeros((len(self._x), self._rows.num_rows, y.shape[2]))
+            self.make_room()
+            assert self.out is not None
             self.out[at:end, : y.shape[1]] = y
 
     def _go_ragged(self, kernel: Kernel, at: int, end: int) -> None:
@@ -110,6 +120,14 @@ class Walk:
             most = int(lasts.max()) + 1
             came = torch.cat([before[0], y[: most - 1]])
             self.final[1][0, span] = cell_state(self._cell, x[:most], came, before[1][0], lasts)
+
+
+def room(x: Tensor, rows: Rows, size: int) -> Tensor:
+    """For what is made of a sequence. Threads of engines write to it: they are in no inference
+    mode, even if the caller is. Beyond the end of a row there is nothing."""
+    make = torch.empty if rows.lengths is None and rows.num_steps == len(x) else torch.zeros
+    with torch.inference_mode(False):
+        return make((len(x), rows.num_rows, size), dtype=x.dtype)
 
 
 def _over(num_steps: int, lasts: Tensor) -> Tensor:

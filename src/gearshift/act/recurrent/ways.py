@@ -1,63 +1,40 @@
 """Ways of a sequence through the layers of a stack: on one engine, or over a team by rows, by
 directions, or as a wavefront.
 
+Each goes on with a call from wherever it has come, until it is done or to be left to another way.
 On the hot path. Must not know how the layers were built, nor the op they stand for.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
 from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from gearshift.act.engines.team import Part, Rounds
+from gearshift.act.engines.team import Part
 from gearshift.act.lower.shares import Shares
-from gearshift.act.recurrent.kernels import State
+from gearshift.act.openmp import on_threads
+from gearshift.act.recurrent.course import Course, Layer
 from gearshift.act.recurrent.rows import Rows
-from gearshift.act.recurrent.runner import Runner
+from gearshift.act.recurrent.runner import Leave, Runner
 from gearshift.errors import CompileError
 
-Finals = list[tuple[State, ...]]
-Answer = tuple[Tensor, Finals]
-"""The sequence, and for each layer and direction the state at each row's end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A call, time first."""
-
-    x: Tensor
-    states: tuple[tuple[State, ...], ...]
-    """For each layer, for each direction."""
-    rows: Rows
-    order: Tensor | None = None
-    """Where each row was, if they had to be sorted."""
-
-    def some(self, rows: slice) -> "Asked":
-        """Of rows next to each other."""
-        states = tuple(
-            tuple(tuple(part[:, rows].contiguous() for part in state) for state in layer)
-            for layer in self.states
-        )
-        lengths = self.rows.lengths
-        uniform = Rows(self.rows.num_steps, rows.stop - rows.start)
-        mine = uniform if lengths is None else Rows.ragged(lengths[rows])
-        return Asked(self.x[:, rows].contiguous(), states, mine)
+Steering = Generator[Sequence[Part], tuple[Sequence[Any], Sequence[float]], None]
+"""The parts of a round, one round after the other; what they gave is in the course."""
 
 
 class OnOne:
     """All layers on the engine it is called on."""
 
-    __slots__ = ("runners",)
+    __slots__ = ("_through", "runners")
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, threads: int | None = None) -> None:
+        """Torch's own kernels use so many threads; None: as many as whoever calls them."""
         self.runners = [runner]
+        through = runner.through
+        self._through = through if threads is None else on_threads(threads, through)
 
-    def __call__(self, asked: Asked) -> Answer:
-        return self.runners[0].layers(asked.x, asked.states, asked.rows)
+    def __call__(self, course: Course, leave: Leave) -> None:
+        self._through(course, leave)
 
 
 class ByRows:
@@ -68,23 +45,37 @@ class ByRows:
     def __init__(self, runners: Sequence[Runner], shares: Shares) -> None:
         self.runners, self.shares = list(runners), shares
 
-    def rounds(self, asked: Asked) -> Rounds:
-        spans = self._spans(asked.rows)
-        parts = [
-            Part(member, self._run, (member, asked.some(span)), share)
-            for member, (span, share) in enumerate(spans)
+    def rounds(self, course: Course, leave: Leave) -> Steering:
+        """How fast engines are is known from calls they had from beginning to end."""
+        if course.divided:
+            yield [
+                self._part(number % len(self.runners), part, 1 / len(course.parts), leave)
+                for number, part in enumerate(course.parts)
+            ]
+            return
+        is_new = not course.begun
+        shared = [
+            (member, span, share)
+            for member, (span, share) in enumerate(self._spans(course.asked.rows))
             if span.stop > span.start
         ]
-        results, took_s = yield parts
-        for part, seconds in zip(parts, took_s, strict=True):
-            self.shares.note(part.member, part.share * asked.rows.num_rows, seconds)
-        for member in {*range(len(spans))} - {part.member for part in parts}:
-            self.shares.left_out(member)
-        finals = zip(*(found for _, found in results), strict=True)
-        return torch.cat([out for out, _ in results], 1), list(map(_joined, finals))
+        course.divide([span for _, span, _ in shared])
+        _, took_s = yield [
+            self._part(member, part, share, leave)
+            for (member, _, share), part in zip(shared, course.parts, strict=True)
+        ]
+        if is_new and course.done:
+            self._learn({m: share for m, _, share in shared}, took_s, course.asked.rows.num_rows)
 
-    def _run(self, member: int, asked: Asked) -> Answer:
-        return self.runners[member].layers(asked.x, asked.states, asked.rows)
+    def _part(self, member: int, course: Course, share: float, leave: Leave) -> Part:
+        return Part(member, self.runners[member].through, (course, leave), share)
+
+    def _learn(self, shares: dict[int, float], took_s: Sequence[float], num_rows: int) -> None:
+        for (member, share), seconds in zip(shares.items(), took_s, strict=True):
+            self.shares.note(member, share * num_rows, seconds)
+        for member in range(len(self.runners)):
+            if member not in shares:
+                self.shares.left_out(member)
 
     def _spans(self, rows: Rows) -> list[tuple[slice, float]]:
         """Rows next to each other, so that the steps of all of them are shared out; who gets
@@ -106,14 +97,6 @@ class ByRows:
         return spans
 
 
-def _joined(layer: Sequence[tuple[State, ...]]) -> tuple[State, ...]:
-    """Of one layer, the states of all rows."""
-    directions = zip(*layer, strict=True)
-    return tuple(
-        tuple(torch.cat(parts, 1) for parts in zip(*states, strict=True)) for states in directions
-    )
-
-
 class ByDirections:
     """Of each layer, one direction on each engine; the next layer needs both."""
 
@@ -122,28 +105,22 @@ class ByDirections:
     def __init__(self, runners: Sequence[Runner]) -> None:
         self.runners = list(runners)
 
-    def rounds(self, asked: Asked) -> Rounds:
-        x, finals = asked.x, []
-        for number, states in enumerate(asked.states):
-            size = self.runners[0].cells[number][0].made_size
-            out = _room(asked, size * len(states))
-            parts = [
-                Part(
-                    direction % len(self.runners),
-                    self.runners[direction % len(self.runners)].direction,
-                    (number, direction, x, state, asked.rows, _columns(out, direction, size)),
-                    1 / len(states),
-                )
-                for direction, state in enumerate(states)
-            ]
-            results, _ = yield parts
-            finals.append(tuple(results))
-            x = out
-        return x, finals
+    def rounds(self, course: Course, leave: Leave) -> Steering:
+        for part in course.parts:
+            for number in range(part.num_layers):
+                layer = part.layer(number)
+                if not layer.done:
+                    yield [
+                        self._part(layer, number, direction, leave)
+                        for direction in range(layer.num_directions)
+                    ]
+                if not layer.done:
+                    return
 
-
-def _columns(out: Tensor, direction: int, size: int) -> Tensor:
-    return out[:, :, direction * size : (direction + 1) * size]
+    def _part(self, layer: Layer, number: int, direction: int, leave: Leave) -> Part:
+        member = direction % len(self.runners)
+        work, share = self.runners[member].finish, 1 / layer.num_directions
+        return Part(member, work, (layer, number, direction, leave), share)
 
 
 class Wavefront:
@@ -154,47 +131,37 @@ class Wavefront:
     def __init__(self, runners: Sequence[Runner]) -> None:
         self.runners = list(runners)
 
-    def rounds(self, asked: Asked) -> Rounds:
+    def rounds(self, course: Course, leave: Leave) -> Steering:
+        for part in course.parts:
+            yield self._flowing(part, leave)
+            if not part.done:
+                return
+
+    def _flowing(self, course: Course, leave: Leave) -> list[Part]:
         """Engines wait only for those before them, so that calls at the same time cannot wait for
         each other in a circle."""
-        queues: list[SimpleQueue[int]] = [SimpleQueue() for _ in self.runners]
-        outs = [self._out(runner, asked) for runner in self.runners]
-        xs = [asked.x, *outs[:-1]]
-        parts = []
+        layers = course.all_at_once()
+        parts, come = [], _all_of(course)
         for member, runner in enumerate(self.runners):
-            come = _all_there(asked) if member == 0 else _waiting(queues[member - 1])
-            span = slice(runner.first, runner.first + len(runner.cells))
-            given = (asked.states[span], asked.rows, outs[member], come, queues[member].put)
-            share = len(runner.cells) / len(asked.states)
-            parts.append(
-                Part(member, _flowing(runner, queues[member]), (xs[member], *given), share)
-            )
-        results, _ = yield parts
-        return outs[-1], [final for found in results for final in found]
-
-    def _out(self, runner: Runner, asked: Asked) -> Tensor:
-        return _room(asked, runner.cells[-1][0].made_size)
-
-
-def _room(asked: Asked, size: int) -> Tensor:
-    """For what a layer gives. Threads of engines write to it: they are in no inference mode, even
-    if the caller is. Of ragged rows the ends stay zero."""
-    make = torch.empty if asked.rows.lengths is None else torch.zeros
-    with torch.inference_mode(False):
-        return make((len(asked.x), asked.rows.num_rows, size), dtype=asked.x.dtype)
+            told: SimpleQueue[int | None] = SimpleQueue()
+            work = _telling(runner, told)
+            share = len(runner.layers) / course.num_layers
+            parts.append(Part(member, work, (layers, come, told.put, leave), share))
+            come = _waiting(told)
+        return parts
 
 
 BROKEN = -1
-"""Told instead of how far it has come by an engine that failed."""
+"""Told instead of how far it has come by an engine that failed; None by one that left."""
 
 
-def _all_there(asked: Asked) -> Callable[[], int]:
-    return lambda: asked.rows.num_steps
+def _all_of(course: Course) -> Callable[[], int | None]:
+    return lambda: course.asked.rows.num_steps
 
 
-def _waiting(queue: "SimpleQueue[int]") -> Callable[[], int]:
-    def come() -> int:
-        reached = queue.get()
+def _waiting(told: "SimpleQueue[int | None]") -> Callable[[], int | None]:
+    def come() -> int | None:
+        reached = told.get()
         if reached == BROKEN:
             raise CompileError("the layers before these failed")
         return reached
@@ -202,12 +169,13 @@ def _waiting(queue: "SimpleQueue[int]") -> Callable[[], int]:
     return come
 
 
-def _flowing(runner: Runner, queue: "SimpleQueue[int]") -> Callable[..., Finals]:
-    def run(*given: Any) -> Finals:
+def _telling(runner: Runner, told: "SimpleQueue[int | None]") -> Callable[..., None]:
+    def run(*given: Any) -> None:
         try:
-            return runner.flow(*given)
+            runner.flow(*given)
         except BaseException:
-            queue.put(BROKEN)
+            told.put(BROKEN)
             raise
+        told.put(None)
 
     return run

@@ -18,7 +18,7 @@ from gearshift.decide.unroll.view import (
 from gearshift.ir.measurement import Metric, Source
 from gearshift.ir.recurrent import Stack
 from gearshift.ir.snapshot import LayerSeen, Snapshot
-from gearshift.ir.topology import CALLER, members
+from gearshift.ir.topology import members
 from gearshift.plan.footprint import Footprint, layer_groups
 from gearshift.plan.plan import Plan, Region
 from gearshift.plan.unroll import AT_ONCE, Steps, Unroll
@@ -50,9 +50,9 @@ def busiest(plan: Plan, stacks: Mapping[str, Stack], seen: tuple[LayerSeen, ...]
 def is_plainest(plan: Plan, name: str) -> bool:
     """Whether it takes this region all at once on one core: what others are compared with."""
     region = next((region for region in plan.regions if region.name == name), None)
-    if region is None or region.unroll is None or region.engine == CALLER:
+    if region is None or region.unroll is None:
         return False
-    return set(region.unroll.layers) == {AT_ONCE} and len(members(region.engine)) == 1
+    return set(region.unroll.layers) == {AT_ONCE} and region.threads == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,9 @@ class Sight:
 
     @property
     def num_threads(self) -> int:
-        return self.num_cores if self.region.engine == CALLER else 1
+        """Of each engine."""
+        together = len(members(self.region.engine)) > 1
+        return 1 if together else self.region.threads or self.num_cores
 
     def _inputs(self, first: LayerSeen) -> str:
         if self.stack.ragged:
