@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -52,7 +52,7 @@ from gearshift.tell_regions import strides_of
 
 CORES = [f"cpu:{core}" for core in sorted(os.sched_getaffinity(0))[:2]]
 TEAM = "+".join(CORES)
-SWITCHES = 20
+SWITCHES, ROWS = 50, Split(how="rows")
 SETTINGS = [ROLLED, Steps(then=3), Steps(first=4, then=1), AT_ONCE]
 ARCHITECTURES: list[tuple[Any, dict[str, Any]]] = [
     (nn.LSTM, {"num_layers": 2}),
@@ -417,26 +417,41 @@ def cells_of_module(module: Any) -> list[tuple[Cell, ...]]:
     return [tuple(found[i : i + each]) for i in range(0, len(found), each)]
 
 
+BY_FOUR = alike(2, Steps(then=4))
+HERE, SPREAD = Way("caller", BY_FOUR, threads=1), Way(TEAM, BY_FOUR)
+IN_ROWS = Way(TEAM, BY_FOUR, ROWS)
+GOING_ON = [
+    *(
+        (both, before, after, False)
+        for both in (False, True)
+        for before in ("caller", TEAM)
+        for after in (HERE, SPREAD, IN_ROWS)
+    ),
+    (False, "caller", SPREAD, True),
+    (True, TEAM, HERE, True),
+]
+
+
 @pytest.mark.capability("rnn.switch")
-@pytest.mark.parametrize("both", [False, True], ids=["one direction", "two directions"])
-@pytest.mark.parametrize("before", ["caller", TEAM])
-@pytest.mark.parametrize(
-    "after", [("caller", None, 1), (TEAM, None, None), (TEAM, Split(how="rows"), None)], ids=str
-)
-@pytest.mark.parametrize("hurried", [False, True], ids=["", "hurried"])
+@pytest.mark.parametrize(("both", "before", "after", "hurried"), GOING_ON)
 def test_a_call_under_way_goes_on_on_other_engines(
     both: bool,
     before: str,
-    after: tuple[str, Split | None, int | None],
+    after: Way,
     hurried: bool,
     chunks: list[tuple[Region, Chunk]],
 ) -> None:
-    """Also if there was another plan in between, that is gone by then."""
-    engine, split, threads = after
+    """Also if there was another plan in between."""
     module = nn.LSTM(5, 6, num_layers=2, bidirectional=both).eval()
     args = (torch.randn(40, 3, 5),)
     with gearshift.adapt(module, args, policy="keep") as runtime, torch.no_grad():
+        last = by_way(runtime, after)
+        between = unrolled(runtime, alike(2, Steps(then=7)), before)
         runtime.swap(unrolled(runtime, alike(2, Steps(then=10)), before))
+        runtime.release()
+        coming = [between, last] if hurried else [last]
+        for plan in coming:  # an engine that is at work could not build
+            runtime._changes.stand_by(plan, "for the test")
         runner = _runners(runtime)[0]
         steps, (kernel, *other) = runner.profile.layers[0]
         reached, go_on = threading.Event(), threading.Event()
@@ -457,18 +472,18 @@ def test_a_call_under_way_goes_on_on_other_engines(
         caller = threading.Thread(target=call)
         caller.start()
         assert reached.wait(30)
-        if hurried:
-            runtime.swap(unrolled(runtime, alike(2, Steps(then=7)), before))
-        settings = alike(2, Steps(then=4))
-        runtime.swap(by_way(runtime, Way(engine, settings, split, threads)))
+        for plan in coming:
+            runtime._changes.adopt(plan, "for the test", None, build=False)
         go_on.set()
         caller.join(30)
         assert_same(results[0], module(*args))
         assert runtime.faults == {}
         sizes = {chunk.num_steps for chunk in told_of(runtime, chunks)}
-        assert {10, 4} <= sizes, "it went on by the settings of the new plan"
+        assert 4 in sizes, "it went on by the settings of the new plan"
+        assert 7 not in sizes
+        assert hurried or 10 in sizes
         where = {region.engine for region, chunk in chunks if chunk.switch_s is not None}
-        assert where == {engine}, "on its engines"
+        assert where == {after.engine}, "on its engines"
 
 
 @pytest.mark.capability("rnn.switch")
@@ -532,12 +547,13 @@ def test_F5_settings_that_change_in_mid_sequence_change_no_answer() -> None:
     torch.manual_seed(5)
     module = nn.LSTM(16, 32, num_layers=2).eval()
     x = torch.randn(600, 2, 16)
-    with gearshift.adapt(module, x) as runtime, torch.no_grad():
+    with gearshift.adapt(module, x, policy="keep") as runtime, torch.no_grad():
         wanted = module(x)
-        plans = [unrolled(runtime, alike(2, Steps(then=n)), "caller", None) for n in (3, 7, 16, 1)]
-        plans[1:1] = [unrolled(runtime, alike(2, Steps(then=5)), TEAM)]
-        plans += [unrolled(runtime, alike(2, Steps(then=9)), TEAM, Split(how="rows"))]
-        runtime.swap(plans[0])
+        here = [Way("caller", alike(2, Steps(then=n))) for n in (3, 16, 1)]
+        spread = [Way(TEAM, alike(2, Steps(then=n)), how) for n, how in ((5, None), (9, ROWS))]
+        plans = [by_way(runtime, way) for way in (here[0], *spread, *here[1:])]
+        for plan in plans:
+            runtime._changes.stand_by(plan, "for the test")
         answers: list[Any] = []
         stop = threading.Event()
 
@@ -550,7 +566,8 @@ def test_F5_settings_that_change_in_mid_sequence_change_no_answer() -> None:
         deadline_s, strides = monotonic() + 60, runtime._serving.strides
         while strides.num_switches < SWITCHES and monotonic() < deadline_s:
             for plan in plans:
-                runtime.swap(plan)
+                runtime._changes.adopt(plan, "for the test", None, build=False)
+                sleep(0.01)
             deque(runtime._serving.timings(), maxlen=0)
         stop.set()
         caller.join(60)
