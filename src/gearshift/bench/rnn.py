@@ -6,6 +6,7 @@ machine and beside a neighbour on one core. Ragged batches are run packed and pa
 
 import statistics
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -109,9 +110,9 @@ def _switched_s(runtime: Runtime, args: tuple[Any, ...], pair: Sequence[Way]) ->
     for turn in range(SWITCHES):
         runtime._changes.adopt(plans[turn % 2], "switched", None, build=False)
         sleep(PAUSE_S)
+        deque(runtime._serving.timings(), maxlen=0)
     over.set()
     caller.join()
-    runtime.settle()
     strides = [s for mine in runtime._serving.strides.by_layer().values() for s in mine]
     found = [s.switch_s for s in strides if s.switch_s is not None and s.begin_s > began_s]
     if not found:

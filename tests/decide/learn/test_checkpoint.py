@@ -84,7 +84,7 @@ def _other_sizes(path: Path) -> None:
         (lambda path: path.write_bytes(b"{}"), "cannot be read"),
         (lambda path: path.unlink(), "cannot be read"),
         (_no_numbers, "no numbers"),
-        (_of_another_type, "cannot be read"),
+        (_of_another_type, "not float32|cannot be read"),
         (_other_schema, "no agent"),
         (_newer, "version 9"),
         (_other_knob, "other knob"),

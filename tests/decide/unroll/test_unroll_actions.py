@@ -84,7 +84,9 @@ def test_memory_is_for_what_layers_make_and_for_the_chunks_being_computed() -> N
     team = replace(one, num_engines=2)
     assert team.held_bytes((BY_4, AT_ONCE)) == MADE_BYTES + (4 + 10) * STEP_BYTES
     both_ways = replace(team, stack=stack(num_directions=2))
-    assert both_ways.held_bytes((BY_4, BY_4)) == 2 * MADE_BYTES + 2 * 4 * STEP_BYTES
+    turned_bytes = 10 * 2 * (2 * 4 + 4) * 4
+    """Of one layer: what both directions of the one before made, and what it makes."""
+    assert both_ways.held_bytes((BY_4, BY_4)) == 2 * MADE_BYTES + turned_bytes + 2 * 4 * STEP_BYTES
 
 
 @pytest.mark.parametrize(
