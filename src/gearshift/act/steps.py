@@ -14,7 +14,7 @@ from numpy import errstate, vdot
 
 from gearshift.act.backends.protocol import Executable
 from gearshift.act.engines.protocol import Engine
-from gearshift.act.openmp import sparing
+from gearshift.act.openmp import on_threads, sparing
 from gearshift.ir.topology import CALLER
 
 Step = Callable[[list[Any]], None]
@@ -93,7 +93,9 @@ def bind(
 ) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     """Steps for regions in run order. What runs on another engine is started as soon as it can be
     and waited for when it is first needed, so that independent regions overlap. Torch itself leaves
-    others their cores."""
+    others their cores; beside engines of our own it works alone, since its threads go on waiting
+    busily for a while."""
+    beside = any(engine.spec.name != CALLER for _, engine in built)
     steps: list[tuple[Step, int]] = []
     waiting: dict[str, tuple[Step, int]] = {}
 
@@ -115,7 +117,8 @@ def bind(
         done = tuple(home[n] for n in built_region.inputs if last_read.get(n) == index)
         if engine.spec.name == CALLER:
             run = built_region.run
-            run = sparing(run, others) if built_region.by_torch else run
+            if built_region.by_torch:
+                run = on_threads(1, run) if beside else sparing(run, others)
             steps.append((_here(run, reads, writes, done), index))
         else:
             start, finish = _there(engine, built_region.run, reads, writes, elsewhere[index])

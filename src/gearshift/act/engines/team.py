@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from gearshift.act.engines.protocol import Engine, Job, Stretch
+from gearshift.act.openmp import on_threads
 from gearshift.errors import EngineError
 from gearshift.ir.topology import EngineSpec, team
 
@@ -43,12 +44,14 @@ each took, and in the end returns the whole."""
 
 
 class RoundsJob:
-    """The first round is under way; the others follow when the result is asked for."""
+    """The first round is under way; the others follow when the result is asked for. What is done
+    between them, the calling thread does alone: torch's other threads would then wait busily, for
+    milliseconds, on the cores that engines need."""
 
-    __slots__ = ("_engines", "_jobs", "_parts", "_rounds", "_value", "stretches")
+    __slots__ = ("_engines", "_jobs", "_parts", "_send", "_value", "stretches")
 
     def __init__(self, rounds: Rounds, engines: Sequence[Engine]) -> None:
-        self._rounds, self._engines = rounds, engines
+        self._engines, self._send = engines, on_threads(1, rounds.send)
         self._value: Any = None
         self.stretches: tuple[Stretch, ...] = ()
         self._go_on(None)
@@ -57,7 +60,7 @@ class RoundsJob:
         """To the next round, if there is one."""
         self._jobs: Sequence[Job] = ()
         try:
-            self._begin(self._rounds.send(came_of_it))  # type: ignore[arg-type]
+            self._begin(self._send(came_of_it))
         except StopIteration as end:
             self._value = end.value
 
