@@ -5,13 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import gearshift
 from gearshift.act.backends import BACKENDS
+from gearshift.adaptive import subject_of
 from gearshift.busy import Neighbour, busy
+from gearshift.decide.split.agent import ROLE, SHIPPED
+from gearshift.decide.split.sight import engines_of
 from gearshift.ir.topology import CALLER
 from gearshift.plan import Region, Rewrite, Split
 from gearshift.plan.legal import candidates
@@ -44,9 +48,7 @@ def call_until(
 def test_the_share_of_a_slow_engine_moves_and_comes_back() -> None:
     model, x = model_and_rows()
     with gearshift.adapt(model, x, policy="keep") as runtime:
-        rewrite = Rewrite(backend="onnxruntime", threads=1)
-        team = "+".join(ENGINES)
-        runtime.swap(whole(runtime.program.graph, engine=team, rewrite=rewrite, split=Split()))
+        runtime.swap(divided(runtime))
 
         def second() -> float:
             """The mean share of the second engine in the last calls."""
@@ -135,6 +137,59 @@ def test_not_dividing_is_a_choice_on_any_engine(engine: str) -> None:
         assert [name for name, *_ in next(iter(timing.spans.values()))] == [engine]
 
 
+def divided(runtime: gearshift.Runtime) -> gearshift.Plan:
+    rewrite = Rewrite(backend="onnxruntime", threads=1)
+    graph, team = runtime.program.graph, "+".join(ENGINES)
+    return whole(graph, engine=team, rewrite=rewrite, split=Split())
+
+
+@pytest.mark.capability("split.dqn")
+def test_the_agent_learns_from_the_calls_it_serves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In the control process; what it learned is kept, and is not what was shipped. It is asked
+    more often here than once a second."""
+    monkeypatch.setenv("GEARSHIFT_HOME", str(tmp_path))
+    monkeypatch.setattr("gearshift.loop.CALM_S", 0.02)
+    model, x = model_and_rows()
+    mine = ROLE.own_file(tmp_path)
+    with gearshift.adapt(model, x, policy="dqn") as runtime:
+        runtime.swap(divided(runtime))
+        call_until(runtime, x, mine.exists, "it learns")
+    kept = ROLE.read(mine)
+    assert isinstance(kept.about["lessons"], int)
+    assert kept.about["lessons"] >= 100
+    shipped = ROLE.read(SHIPPED).network.parameters
+    assert not all(map(np.array_equal, kept.network.parameters, shipped))
+
+
+@pytest.mark.capability("split.state")
+def test_a_neighbour_of_one_engine_is_what_the_network_sees_there() -> None:
+    model, x = model_and_rows()
+    with gearshift.adapt(model, x, policy="bandit") as runtime:
+        loop, subject = runtime._loop, subject_of(runtime, runtime.space)
+        assert loop is not None
+        assert subject is not None
+        runtime.swap(divided(runtime))
+
+        def shares(member: int) -> list[float]:
+            """What others have of its core, and for how long its thread waits for that."""
+            engine = engines_of(list(loop.history)[-1], subject, None)[member]
+            told = (engine.others_share, engine.run_delay_share)
+            return [-1.0 if share is None else share for share in told]
+
+        def told() -> bool:
+            if len(loop.history) == 0 or runtime.plan != divided(runtime):
+                return False
+            free, crowded = shares(0), shares(1)
+            return min(crowded) > 0.2 and all(
+                0 <= a < b for a, b in zip(free, crowded, strict=True)
+            )
+
+        with busy([Neighbour(kind="arithmetic", core=CORES[1])]):
+            call_until(runtime, x, told, "the second engine has a neighbour, the first has none")
+
+
 @pytest.mark.parametrize("policy", ["share", "greedy", "dqn"])
 def test_a_splitting_policy_serves_and_its_split_is_told(
     policy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -150,10 +205,7 @@ def test_a_splitting_policy_serves_and_its_split_is_told(
             return any(policy in decision.reason for decision in runtime.decisions)
 
         call_until(runtime, x, decided, f"{policy} proposes")
-        rewrite = Rewrite(backend="onnxruntime", threads=1)
-        team = "+".join(ENGINES)
-        runtime.swap(whole(runtime.program.graph, engine=team, rewrite=rewrite, split=Split()))
-
+        runtime.swap(divided(runtime))
         loop = runtime._loop
         assert loop is not None
 

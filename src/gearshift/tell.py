@@ -252,6 +252,7 @@ def spans_of(plan: Plan, timing: Timing, start_s: float, eager: Plan) -> list[Sp
         )
         for name, stretches in ran.items()
         for engine, begin_s, end_s, share in stretches
+        if end_s > begin_s  # it was at work
     ]
     return sorted(spans, key=lambda span: span.begin_s)
 

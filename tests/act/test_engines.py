@@ -46,6 +46,19 @@ def test_a_pinned_engine_runs_on_its_core_with_one_thread() -> None:
     assert f"gearshift {FIRST}" not in [thread.name for thread in threading.enumerate()]
 
 
+def test_calls_do_not_wait_for_what_is_being_built_for_their_engine() -> None:
+    engine, called = open_engine(parse_engine(FIRST)), threading.Event()
+    building = threading.Thread(target=lambda: engine.call(called.wait))
+    building.start()
+    try:
+        assert engine.start(lambda: 7, ()).result() == 7, "while it is built"
+        assert building.is_alive()
+    finally:
+        called.set()
+        building.join()
+        engine.close()
+
+
 def test_threads_that_start_later_keep_torchs_number() -> None:
     before = torch.get_num_threads()
     engine = open_engine(parse_engine(FIRST))

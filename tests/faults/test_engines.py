@@ -54,9 +54,6 @@ class Faulty(PinnedEngine):
             return self.fail(work, inputs)
         return super().start(work, inputs)
 
-    def call(self, work: Callable[[], Any]) -> Any:
-        return super().start(work, ()).result()
-
     def fail(self, work: Callable[..., Any], inputs: Sequence[Any]) -> PinnedJob:
         raise NotImplementedError
 

@@ -230,6 +230,7 @@ def test_the_environment_keeps_gymnasiums_contract(tmp_path: Path) -> None:
     assert read_profiles(path) == [profile()]
     env = gymnasium.make("gearshift/Split-v0", profiles=read_profiles(path))
     check_env(env.unwrapped)
+    check_env(gymnasium.make("gearshift/Split-v0").unwrapped)  # by the regions that are shipped
     env.reset(seed=3)
     for step in range(STEPS):
         _, _, ended, cut, told = env.step(env.action_space.sample(told_mask(env)))

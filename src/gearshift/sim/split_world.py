@@ -116,7 +116,7 @@ class SplitWorld:
             self.weights,
             took_s=took_s,
             alone_s=self.profile.alone_s,
-            busy_s=[float(seconds) for seconds in busy_s],
+            busy_s=[] if self._in_force == BOTH else [float(seconds) for seconds in busy_s],
             link_share=parts.link_share,
             held_share=parts.held_share,
         )

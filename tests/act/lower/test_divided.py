@@ -12,6 +12,8 @@ from torch import Tensor, nn
 import gearshift
 from gearshift.act.compile import any_shape_regions
 from gearshift.act.engines import PinnedEngine, TeamEngine, check_engine, open_engine, parse_engine
+from gearshift.act.lower.independence import Axis
+from gearshift.act.lower.shares import Shares
 from gearshift.act.lower.split import RowDivision
 from gearshift.act.verify import error_between
 from gearshift.errors import CompileError, GearshiftError, PlanError
@@ -83,7 +85,7 @@ def test_rows_in_any_ratio_give_the_models_answers(
         assert set(found) <= set(CORES)
         if shares is not None:
             rows = dict(zip(CORES, ROWS_OF_FIVE[shares], strict=True))
-            assert found == {engine: count / 5 for engine, count in rows.items() if count}
+            assert found == {engine: count / 5 for engine, count in rows.items()}
 
 
 @pytest.mark.capability("split.rows-interleaved")
@@ -102,6 +104,23 @@ def test_interleaved_rows_give_the_models_answers(backend: str, num_rows: int) -
                 assert error_between(want["steps"], have["steps"]) < 1e-5
             assert runtime.faults == {}
             assert split.how != "interleaved" or set(at_work(runtime)) == set(CORES)
+
+
+@pytest.mark.capability("split.rows-interleaved")
+def test_even_rows_go_to_one_engine_and_odd_rows_to_the_other() -> None:
+    division = RowDivision(
+        runs=[nn.Identity()] * 2,
+        intos=[None] * 2,
+        num_rows=5,
+        inputs=[Axis(0), None],
+        outputs=[Axis(0)],
+        sizes={2: (2,), 3: (3,)},
+        shares=Shares(2, (3, 1)),
+        interleaved=True,
+    )
+    parts = division.take([torch.arange(5), torch.tensor(7)])
+    assert [part.inputs[0].tolist() for part in parts] == [[0, 2, 4], [1, 3]]
+    assert [part.inputs[1:] for part in parts] == [[torch.tensor(7), 3], [torch.tensor(7), 2]]
 
 
 @pytest.mark.capability("split.region")

@@ -2,6 +2,7 @@
 refused with the reason."""
 
 from collections.abc import Callable, Sequence
+from statistics import median
 
 import pytest
 import torch
@@ -277,7 +278,7 @@ def test_parts_run_at_the_same_time(split: Split, model: nn.Module, shape: tuple
             runtime(x)
         calls = [timing for _, timing in runtime._serving.timings()]
         together = [_overlap_s(next(iter(timing.spans.values()))) for timing in calls]
-        assert max(together) > 0
+        assert median(together) > 0
 
 
 def _overlap_s(stretches: Sequence[Stretch]) -> float:

@@ -71,6 +71,21 @@ def test_the_target_looks_ahead_past_masked_actions() -> None:
     assert dqn.values(second, only_left)[1] == -np.inf
 
 
+@pytest.mark.capability("split.dqn")
+def test_the_target_follows_slowly() -> None:
+    dqn = Dqn.fresh(1, 1, seed=0, settings=QUICK)
+    begun = [parameter.copy() for parameter in dqn.online.parameters]
+    state, mask = np.zeros(1), np.ones(1, bool)
+    for _ in range(QUICK.warm_up + 20):
+        dqn.live(state, 0, 5.0, state, mask, end=True)
+
+    def moved(network: Network) -> float:
+        pairs = zip(network.parameters, begun, strict=True)
+        return max(float(np.abs(now - before).max()) for now, before in pairs)
+
+    assert 0 < moved(dqn.target) < 0.5 * moved(dqn.online)
+
+
 def test_what_is_no_number_is_never_learned_from() -> None:
     dqn = Dqn.fresh(2, 2, seed=0, settings=QUICK)
     good, mask = np.zeros(2), np.ones(2, bool)

@@ -3,6 +3,9 @@
 Must not know what runs on it. Weights go to `device` when a region is built.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from gearshift.act.engines.pinned import PinnedEngine, machine_cores
@@ -14,6 +17,10 @@ class CudaEngine(PinnedEngine):
         super().__init__(EngineSpec(name=spec.name, kind=spec.kind, cores=machine_cores()))
         self.spec = spec
         self.device = torch.device(spec.name)
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """On its stream, in line with calls: what is built there is there for them."""
+        return self.start(work, ()).result()
 
     def _serve(self) -> None:
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]

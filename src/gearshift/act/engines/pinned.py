@@ -71,9 +71,7 @@ class PinnedEngine:
         self.device = torch.device("cpu")
         self._queue: SimpleQueue[PinnedJob | None] = SimpleQueue()
         self._closed = False
-        self._thread = threading.Thread(
-            target=self._serve, name=f"gearshift {spec.name}", daemon=True
-        )
+        self._thread = self._on_cores(self._serve)
         self._thread.start()
 
     @property
@@ -89,7 +87,15 @@ class PinnedEngine:
         return job
 
     def call(self, work: Callable[[], Any]) -> Any:
-        return self.start(work, ()).result()
+        """On another thread of the same cores: to build takes long, and no call waits in line for
+        it."""
+        if self._closed:
+            raise EngineError(f"engine {self.spec.name} is closed", self.spec.name)
+        thread = self._on_cores(lambda: job.run())
+        job = PinnedJob(work, (), thread, self.spec.name)
+        thread.start()
+        thread.join()
+        return job.result()
 
     def close(self) -> None:
         if not self._closed:
@@ -97,10 +103,18 @@ class PinnedEngine:
             self._queue.put(None)
             self._thread.join()
 
+    def _on_cores(self, work: Callable[[], None]) -> threading.Thread:
+        """A thread that has yet to begin."""
+
+        def run() -> None:
+            os.sched_setaffinity(0, self.spec.cores)
+            torch.set_grad_enabled(False)
+            limit_openmp(len(self.spec.cores))
+            work()
+
+        return threading.Thread(target=run, name=f"gearshift {self.spec.name}", daemon=True)
+
     def _serve(self) -> None:
-        os.sched_setaffinity(0, self.spec.cores)
-        torch.set_grad_enabled(False)
-        limit_openmp(len(self.spec.cores))
         while (job := self._queue.get()) is not None:
             job.run()
             del job

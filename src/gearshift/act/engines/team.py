@@ -69,11 +69,13 @@ class RoundsJob:
         self._jobs = started(parts, self._engines)
 
     def result(self) -> Any:
-        while self._jobs:
-            results = results_of(self._parts, self._jobs, self._engines)
-            spans = stretches_of(self._parts, self._jobs)
-            self.stretches += spans
-            self._go_on((results, [end_s - begin_s for _, begin_s, end_s, _ in spans]))
+        if self._jobs:
+            while self._jobs:
+                results = results_of(self._parts, self._jobs, self._engines)
+                spans = stretches_of(self._parts, self._jobs)
+                self.stretches += spans
+                self._go_on((results, [end_s - begin_s for _, begin_s, end_s, _ in spans]))
+            self.stretches += at_rest(self._engines, self.stretches)
         return self._value
 
 
@@ -83,6 +85,13 @@ def stretches_of(parts: Sequence[Part], jobs: Sequence[Job]) -> tuple[Stretch, .
         for part, job in zip(parts, jobs, strict=True)
         for engine, begin_s, end_s, _ in job.stretches
     )
+
+
+def at_rest(engines: Sequence[Engine], spans: Sequence[Stretch]) -> tuple[Stretch, ...]:
+    """Who of the team had nothing to do: none of the work, no time."""
+    at_work = {name for name, *_ in spans}
+    names = [engine.spec.name for engine in engines]
+    return tuple((name, spans[0][1], spans[0][1], 0.0) for name in names if name not in at_work)
 
 
 def started(parts: Sequence[Part], engines: Sequence[Engine]) -> list[Job]:
@@ -118,8 +127,9 @@ class TeamJob:
     def result(self) -> Any:
         if not self.stretches:
             results = results_of(self._parts, self._jobs, self._engines)
-            self.stretches = stretches_of(self._parts, self._jobs)
-            took_s = [end_s - begin_s for _, begin_s, end_s, _ in self.stretches]
+            spans = stretches_of(self._parts, self._jobs)
+            self.stretches = (*spans, *at_rest(self._engines, spans))
+            took_s = [end_s - begin_s for _, begin_s, end_s, _ in spans]
             self._value = self._division.join(self._parts, results, took_s)
         return self._value
 

@@ -14,8 +14,8 @@ from gearshift.decide.split.actions import ACTIONS, NAMES, Action
 from gearshift.decide.split.view import ALIKE, Engines, Speeds, SplitView, own_speeds, speeds
 from gearshift.plan.split import COLUMNS, DEPTH, INTERLEAVED, ROWS, SPATIAL, apportioned
 
-OVERHEAD = {ROWS: 1.1, INTERLEAVED: 1.6, COLUMNS: 2.0, DEPTH: 1.9, SPATIAL: 1.6}
-BOTH_OVERHEAD = 1.2
+OVERHEAD = {ROWS: 1.1, INTERLEAVED: 1.2, COLUMNS: 1.7, DEPTH: 1.2, SPATIAL: 1.2}
+BOTH_OVERHEAD = 1.1
 """How many times as long as its share of the work a part takes: cutting, joining and handing over,
 rows computed twice where kernels reach over a border, less to do at a time. Geometric means over
 the regions that agents are trained on (`sim/profiles.json`); undivided over both engines, too."""

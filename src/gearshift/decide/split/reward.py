@@ -34,10 +34,10 @@ def split_reward(
     link_share: float,
     held_share: float,
 ) -> SplitReward:
-    """`alone_s` is what one undisturbed engine takes; `busy_s`, how long each was at work;
-    `link_share` and `held_share`, bytes moved between engines and bytes held, as shares of what the
-    region moves and holds anyway."""
-    longest_s = max(busy_s)
+    """`alone_s` is what one undisturbed engine takes; `busy_s`, how long each was at work, none of
+    them if that cannot be told; `link_share` and `held_share`, bytes moved between engines and
+    bytes held, as shares of what the region moves and holds anyway."""
+    longest_s = max(busy_s, default=0.0)
     balance = min(busy_s) / longest_s if longest_s > 0 else 0.0
     return SplitReward(
         time=-weights.time * log(took_s / alone_s),

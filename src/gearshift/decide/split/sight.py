@@ -110,7 +110,7 @@ def earned(
         weights,
         took_s=took_s,
         alone_s=alone_s,
-        busy_s=_busy_s(sample, action, subject, took_s),
+        busy_s=_busy_s(sample, action, subject),
         link_share=subject.link_share(split),
         held_share=float(_copies(split, plan.regions[0].rewrite.backend)),
     )
@@ -124,9 +124,10 @@ def _copies(split: Split | None, backend: str) -> int:
     return 1 if shared else NUM_ENGINES
 
 
-def _busy_s(sample: Sample, action: int, subject: Subject, took_s: float) -> list[float]:
+def _busy_s(sample: Sample, action: int, subject: Subject) -> list[float]:
+    """What the threads of a backend do among themselves it does not tell."""
     if action == BOTH:
-        return [took_s] * NUM_ENGINES
+        return []
     done = next(iter(sample.parts.values()), {})
     return [done.get(engine, (0.0, 0.0))[1] for engine in subject.engines]
 
