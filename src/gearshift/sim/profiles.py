@@ -1,4 +1,4 @@
-"""What regions were measured to take in parts, one at a time on an undisturbed engine.
+"""What regions were measured to take in parts, on two undisturbed engines at the same time.
 
 Must not know who measured.
 """

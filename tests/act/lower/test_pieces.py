@@ -303,3 +303,9 @@ def test_a_part_that_would_read_nothing_but_padding_is_refused() -> None:
             Split(how="spatial", shares=(9, 1)),
             "onnxruntime",
         )
+
+
+def test_what_takes_much_memory_to_look_into_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gearshift.act.lower.anatomy.MOST_BYTES", 1000)
+    with pytest.raises(PlanError, match=r"would take 0\.0 GB"):
+        compare(lambda: nn.Conv2d(6, 6, 3), IMAGE, Split(how="spatial"), "onnxruntime")

@@ -4,7 +4,9 @@ Must not know why anybody looks.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,12 @@ from onnx import NodeProto, ValueInfoProto, helper, numpy_helper
 
 from gearshift.act.backends.onnxruntime import open_session, to_numpy
 from gearshift.act.backends.protocol import Order
+from gearshift.act.labels import size_number
 from gearshift.capture.onnx_graph import OnnxBody
 from gearshift.capture.program import Fragment
 from gearshift.ir.region import boundary
 from gearshift.ir.topology import CALLER, EngineSpec
+from gearshift.ir.work import value_bytes
 from gearshift.plan.rewrite import Rewrite
 
 STANDARD = ("", "ai.onnx")
@@ -24,6 +28,8 @@ SHAPES = ("Shape", "Size")
 """What they tell is the same for all tensors of a size."""
 SMALL = 64
 """Values of so many entries may be sizes; what they hold is kept."""
+MOST_BYTES = 2**30
+"""All that is made on the way is held at the same time."""
 
 
 class Undivided(Exception):
@@ -53,6 +59,7 @@ def anatomy(fragment: Fragment, ops: Sequence[str], leaves: Sequence[Any]) -> An
     """Run unoptimised, so that every value is there."""
     assert fragment.onnx is not None
     edge = boundary(fragment.graph, ops)
+    _refuse_large(fragment, ops, leaves)
     try:
         known = fragment.reference(leaves, [*edge.inputs, *edge.outputs], fragment.weights)
     except Exception as error:  # the model's own word on whether it runs at that size
@@ -86,6 +93,15 @@ def anatomy(fragment: Fragment, ops: Sequence[str], leaves: Sequence[Any]) -> An
         body=body,
         constants=constants,
     )
+
+
+def _refuse_large(fragment: Fragment, ops: Sequence[str], leaves: Sequence[Any]) -> None:
+    graph, size = fragment.graph, partial(size_number, bound=fragment.sizes.bind(leaves))
+    made = [name for op in ops for name in graph.by_name[op].outputs]
+    with suppress(ValueError):  # a size that is not known before the call
+        made_bytes = value_bytes(graph, made, size)
+        if made_bytes > MOST_BYTES:
+            raise Undivided(f"to look into it would take {made_bytes / 1e9:.1f} GB at this size")
 
 
 def _refuse_odd(body: OnnxBody, nodes: Sequence[NodeProto]) -> None:
