@@ -14,6 +14,7 @@ import numpy as np
 
 from gearshift.decide.learn.dqn import Dqn, Settings
 from gearshift.decide.split.actions import NAMES
+from gearshift.decide.split.agent import MOST
 from gearshift.decide.split.players import Learned, Player, Unteachable, baselines
 from gearshift.decide.split.view import INPUTS, foreseen
 from gearshift.plan.objective import SplitWeights
@@ -52,7 +53,7 @@ def train(
     episodes: int = TEST_EPISODES,
 ) -> Trained[Dqn]:
     train_on, test_on = divided(profiles)
-    settings = settings or Settings(epsilon_steps=steps // 2)
+    settings = settings or Settings(epsilon_steps=steps // 2, most=MOST)
     weights = weights or SplitWeights()
     prior = partial(foreseen, time=weights.time)
     dqn = Dqn.fresh(len(INPUTS), len(NAMES), seed, settings, prior)

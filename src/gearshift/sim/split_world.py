@@ -18,7 +18,9 @@ from gearshift.plan.objective import SplitWeights
 from gearshift.plan.split import apportioned
 from gearshift.sim.profiles import Parts, Profile
 
-SPEEDS = ((1.0, 1.0), (1.0, 0.5), (0.5, 1.0), (1.0, 1 / 3), (1 / 3, 1.0))
+UNLIKE = ((1.0, 0.5), (0.5, 1.0), (1.0, 1 / 3), (1 / 3, 1.0))
+SPEEDS = (*((1.0, 1.0),) * len(UNLIKE), *UNLIKE)
+"""Most machines have cores that are alike; half of the time these are."""
 CALLS = 8
 """Between two choices."""
 SLICE_S = 0.004

@@ -86,6 +86,19 @@ def test_the_target_follows_slowly() -> None:
     assert 0 < moved(dqn.target) < 0.5 * moved(dqn.online)
 
 
+@pytest.mark.capability("split.dqn")
+def test_what_it_learns_stays_near_what_was_foreseen() -> None:
+    """An action foreseen to be worth less by more than that is never the best, whatever it gave."""
+    near = Settings(hidden=(16,), warm_up=20, most=0.2, rate=1e-2)
+    foreseen = np.array([[0.0, -0.1, -1.0]])
+    dqn = Dqn.fresh(1, 3, seed=0, settings=near, prior=lambda states: foreseen)
+    state, mask = np.zeros(1), np.ones(3, bool)
+    for number in range(600):
+        dqn.live(state, number % 3, float(number % 3), state, mask, end=True)
+    assert dqn.values(state, mask) == pytest.approx([0.0, 0.1, -0.8], abs=0.02)
+    assert dqn.best(state, mask) == 1
+
+
 def test_what_is_no_number_is_never_learned_from() -> None:
     dqn = Dqn.fresh(2, 2, seed=0, settings=QUICK)
     good, mask = np.zeros(2), np.ones(2, bool)

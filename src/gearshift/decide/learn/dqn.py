@@ -36,6 +36,8 @@ class Settings:
     """and after how many steps that is."""
     warm_up: int = 500
     """Steps before the first lesson."""
+    most: float | None = None
+    """How far at most what it learned is from what was foreseen; None: as far as it comes."""
 
 
 Prior = Callable[[np.ndarray], np.ndarray]
@@ -89,8 +91,17 @@ class Dqn:
         return np.where(mask, self._worth(self.online, state[None])[0], -np.inf)
 
     def _worth(self, network: Network, states: np.ndarray) -> np.ndarray:
-        worth: np.ndarray = network(states) + self.prior(states)
+        worth: np.ndarray = self._bounded(network(states)) + self.prior(states)
         return worth
+
+    def _bounded(self, learned: np.ndarray) -> np.ndarray:
+        most = self.settings.most
+        return learned if most is None else most * np.tanh(learned / most)
+
+    def _steepness(self, bounded: np.ndarray) -> np.ndarray | float:
+        """How much what is bounded moves with what it was."""
+        most = self.settings.most
+        return 1.0 if most is None else 1 - (bounded / most) ** 2
 
     def best(self, state: np.ndarray, mask: np.ndarray) -> int:
         return int(np.argmax(self.values(state, mask)))
@@ -130,8 +141,10 @@ class Dqn:
         worth = self._worth(self.target, batch.next_states)[rows, choices]
         later = np.where((batch.ends > 0) | stuck, 0.0, worth)
         aims = batch.rewards + self.settings.discount * later
-        errors = self._worth(self.online, batch.states)[rows, batch.actions] - aims
+        learned = self._bounded(self.online(batch.states))
+        errors = (learned + self.prior(batch.states))[rows, batch.actions] - aims
+        steepness = self._steepness(learned[rows, batch.actions])
         slopes = np.zeros((len(rows), self.online.sizes[-1]), np.float32)
-        slopes[rows, batch.actions] = np.clip(errors, -1, 1) / len(rows)
+        slopes[rows, batch.actions] = np.clip(errors, -1, 1) / len(rows) * steepness
         self.online.descend(batch.states, slopes, self.settings.rate)
         self.target.follow(self.online, self.settings.target_share)
