@@ -238,7 +238,7 @@ def costs(loop: Loop) -> dict[str, str]:
 
 
 def _named(parts: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3g}" for name, value in parts.items())
+    return ", ".join(f"{name} {value:z.3g}" for name, value in parts.items())
 
 
 def _text(name: str, metric: Metric) -> str:
