@@ -32,8 +32,8 @@ class Engine(Protocol):
     def start(self, work: Callable[..., Any], inputs: Sequence[Any]) -> Job: ...
 
     def call(self, work: Callable[[], Any]) -> Any:
-        """For building: whatever threads the work makes belong to this engine. What is started
-        meanwhile does not wait for it."""
+        """For building: whatever threads the work makes belong to this engine. If it can,
+        what is started meanwhile does not wait for it."""
 
     def close(self) -> None:
         """Finishes what was started, then refuses more. Safe to call twice."""

@@ -12,8 +12,9 @@ from gearshift.decide.split.actions import NAMES
 from gearshift.decide.split.view import INPUTS, foreseen
 
 MOST = 0.15
-"""What it learned moves what a split is worth by no more: what is foreseen to take half as long
-again is not chosen, however far a machine is from what it was trained on."""
+"""What it learned moves what a split is worth by no more: with the usual weight of time, what is
+foreseen to take half as long again is never thought best, however far a machine is from what it was
+trained on."""
 ROLE = Role(
     knob="split",
     inputs=INPUTS,
